@@ -24,7 +24,7 @@ func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
 		tooMany(wait).write(w)
 		return
 	}
-	err := a.hear(r)
+	err := a.takeReport(r)
 	if errors.Is(err, jobs.Forbidden) {
 		if wait := a.wrong.take(addressOf(r)); wait > 0 {
 			tooMany(wait).write(w)
@@ -47,7 +47,7 @@ func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(answer)
 }
 
-func (a *API) hear(r *http.Request) error {
+func (a *API) takeReport(r *http.Request) error {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return kernel.Invalid("cannot read the body")

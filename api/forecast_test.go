@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// The forecast tells what is planned, and who could go elsewhere.
+// The forecast lists what is planned, and jobs that could move.
 func TestForecast(t *testing.T) {
 	d := newDated(t) // at three o'clock of a real day, the next crowd is a minute too far away
 	for i := range 9 {

@@ -74,7 +74,7 @@ func (s *silenced) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Pa
 
 // A change that succeeded is never reported as "not done" because a later read failed: the caller would repeat it, or
 // believe that a job is still paused.
-func TestWhatWasDoneIsNotSaidToHaveFailed(t *testing.T) {
+func TestCommittedChangesAreNotReportedAsFailed(t *testing.T) {
 	weekly := kernel.Settings{Schedule: new("0 0 3 * * 1")}
 	for name, c := range map[string]struct {
 		do      func(d *desk, o *ops.Ops) error

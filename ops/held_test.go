@@ -20,7 +20,7 @@ func (d *desk) state(id jobs.ID) (jobs.State, time.Time) {
 }
 
 // Runs that a pause holds learn of another end, and wake by it.
-func TestAPauseThatIsSaidAgainMovesWhatItHolds(t *testing.T) {
+func TestARepeatedPauseMovesWhatItHolds(t *testing.T) {
 	d := newDesk(t)
 	pause := func(until time.Time) {
 		t.Helper()

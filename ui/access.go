@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// accessPage is who may come in, and as what.
+// accessPage is the tokens and roles.
 type accessPage struct {
 	visitor
 	Tokens []tokenRow
@@ -18,26 +18,26 @@ type accessPage struct {
 	Form   tokenForm
 	Made   *madeToken
 	Fault  string
-	Open   bool // nobody is asked who they are
+	Open   bool // the server requires no authentication
 }
 
 // tokenRow is a token in the list.
 type tokenRow struct {
 	*kernel.Token
-	Over bool // its time is over
+	Over bool // it has expired
 }
 
-// tokenForm is what was typed about a token that should be.
+// tokenForm is the typed values of a new token.
 type tokenForm struct{ Name, Role, App, Days string }
 
-// roleChoice is a role with what it may.
+// roleChoice is a role with its permissions.
 type roleChoice struct{ Name, May string }
 
-// madeToken is a token that was just made: the only time its text is shown.
+// madeToken is a new token: the only time its text is shown.
 type madeToken struct {
 	Name, Text string
-	Use        string // how it is used, for a shell
-	How        string // the same in words
+	Use        string // how to use it, for a shell
+	How        string // the same as text
 }
 
 var roleChoices = []roleChoice{
@@ -65,7 +65,7 @@ func (u *UI) accessAnswer(r *http.Request, v visitor, add func(*accessPage)) (an
 	return answer{page: "access", title: "Access", data: p}, nil
 }
 
-// grant makes a token and shows it. There is no other page to go on to: it is shown this once.
+// grant creates a token and shows it. It does not redirect: the text is shown only once.
 func (u *UI) grant(r *http.Request, v visitor) (answer, error) {
 	form := tokenForm{Name: strings.TrimSpace(r.PostFormValue("name")), Role: r.PostFormValue("role"), App: strings.TrimSpace(r.PostFormValue("app")),
 		Days: strings.TrimSpace(r.PostFormValue("days"))}
@@ -95,7 +95,7 @@ func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Toke
 	return u.ops.Grant(r.Context(), v.Who, want)
 }
 
-// howToUse says what to do with a new token.
+// howToUse returns instructions for a new token.
 func (u *UI) howToUse(r *http.Request, t *kernel.Token, text string) *madeToken {
 	m := &madeToken{Name: t.Name, Text: text}
 	switch t.Role {

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// argField is one property of the arguments, as a form asks for it.
+// argField is one property of the arguments, as a form field.
 type argField struct {
 	Name     string
 	Input    string // text, number, integer, check, choice, json
@@ -26,7 +26,7 @@ type argField struct {
 	Fault    string
 }
 
-// empty is a value of the field's type.
+// empty returns the empty value of the field's type.
 func (f argField) empty() any {
 	switch f.Input {
 	case "number", "integer":
@@ -41,7 +41,7 @@ func (f argField) empty() any {
 	return "…"
 }
 
-// schemaNode is as much of a JSON Schema as forms understand.
+// schemaNode is the part of a JSON Schema that forms support.
 type schemaNode struct {
 	Type        any             `json:"type"` // a name or a list of names
 	Description string          `json:"description"`
@@ -54,7 +54,7 @@ type schemaNode struct {
 	Ref         string          `json:"$ref"`
 }
 
-// kind is the one type that a value may have beside null; "" if there are several, or none is named.
+// kind returns the only type of a value besides null; "" if there are several, or none.
 func (s schemaNode) kind() string {
 	switch t := s.Type.(type) {
 	case string:
@@ -69,8 +69,8 @@ func (s schemaNode) kind() string {
 	return ""
 }
 
-// formOf are the fields of a schema in its order; nil if it does not describe an object with properties, so that a
-// form can only ask for JSON.
+// formOf returns the fields of a schema in its order; nil if it does not describe an object with properties, so that a
+// form can only show JSON.
 func formOf(schema []byte) []argField {
 	var root schemaNode
 	if json.Unmarshal(schema, &root) != nil || root.kind() != "object" || root.Ref != "" || root.AnyOf != nil || root.OneOf != nil {
@@ -79,7 +79,7 @@ func formOf(schema []byte) []argField {
 	var fields []argField
 	for name, raw := range properties(root.Properties) {
 		var node schemaNode
-		_ = json.Unmarshal(raw, &node) // what is not understood is asked for as JSON
+		_ = json.Unmarshal(raw, &node) // unsupported schemas become a JSON field
 		f := argField{Name: name, Help: node.Description, Required: slices.Contains(root.Required, name), Default: string(node.Default)}
 		f.Input = map[string]string{"string": "text", "integer": "integer", "number": "number", "boolean": "check"}[node.kind()]
 		if f.Input == "text" && len(node.Enum) > 0 {
@@ -99,7 +99,7 @@ func formOf(schema []byte) []argField {
 	return fields
 }
 
-// properties walks an object of JSON in the order in which it is written.
+// properties iterates over a JSON object in its order.
 func properties(object json.RawMessage) func(func(string, json.RawMessage) bool) {
 	return func(yield func(string, json.RawMessage) bool) {
 		d := json.NewDecoder(bytes.NewReader(object))
@@ -119,25 +119,25 @@ func properties(object json.RawMessage) func(func(string, json.RawMessage) bool)
 	}
 }
 
-// argsForm asks for the arguments of a run.
+// argsForm is the form for the arguments of a run.
 type argsForm struct {
 	visitor
 	Key    jobs.Key
-	Words  string // what the job is for
+	Words  string // description of the job
 	From   *kernel.Run
 	Fields []argField // nil: only JSON
-	AsJSON bool       // JSON is asked for
+	AsJSON bool       // the form shows JSON
 	JSON   string
-	Fault  string // of the JSON, or of the whole
+	Fault  string // of the JSON, or of the whole form
 	Delay  string
-	Late   string // what is wrong with the delay
-	Other  bool   // there are arguments that the schema does not know
+	Late   string // error of the delay
+	Other  bool   // there are arguments that are not in the schema
 }
 
-// Simple says that a form of fields can be shown instead of JSON.
+// Simple reports whether a form of fields can be shown instead of JSON.
 func (f argsForm) Simple() bool { return f.Fields != nil && !f.Other }
 
-// fill puts arguments into the fields.
+// fill sets the fields from arguments.
 func (f *argsForm) fill(args []byte) {
 	f.JSON = pretty(args)
 	if f.JSON == "" {
@@ -170,7 +170,7 @@ func (f *argsForm) fill(args []byte) {
 	f.Other = len(values) > 0
 }
 
-// read makes arguments of what was written. What is wrong is said beside its field; false if anything is.
+// read converts the fields to arguments. It sets errors on their fields; false if there are any.
 func (f *argsForm) read(form url.Values) (args []byte, ok bool) {
 	if f.AsJSON = form.Get("mode") == "json" || f.Fields == nil; f.AsJSON {
 		f.JSON = form.Get("args")
@@ -206,7 +206,7 @@ func (f *argsForm) read(form url.Values) (args []byte, ok bool) {
 	return []byte("{" + out.String() + "}"), ok
 }
 
-// value is what was written as JSON, nil if it is left out, or what is wrong with it.
+// value returns the field as JSON, nil if it is left out, or its error.
 func (f *argField) value() (value []byte, fault string) {
 	text := strings.TrimSpace(f.Text)
 	switch f.Input {
@@ -277,7 +277,7 @@ func (f *argsForm) answer(status int) answer {
 	return answer{page: "argsform", title: "Run " + string(f.Key), data: f, status: status}
 }
 
-// runForm asks for the arguments of a run, and when it is due.
+// runForm shows the form for the arguments of a run, and its due time.
 func (u *UI) runForm(r *http.Request, v visitor) (answer, error) {
 	f, err := u.argsFormOf(r, v)
 	if err != nil {
@@ -286,7 +286,7 @@ func (u *UI) runForm(r *http.Request, v visitor) (answer, error) {
 	return f.answer(0), nil
 }
 
-// trigger starts a run. A bare form means the job's own arguments; the one of runForm says its mode.
+// trigger starts a run. A form without a mode means the job's own arguments.
 func (u *UI) trigger(r *http.Request, v visitor) (answer, error) {
 	f, err := u.argsFormOf(r, v)
 	if err != nil {
@@ -319,7 +319,7 @@ func (u *UI) trigger(r *http.Request, v visitor) (answer, error) {
 	return goTo("/runs/"+id.String(), "started"), nil
 }
 
-// start makes the run: a new one, or one that follows another.
+// start starts the run: a new one, or one that repeats another.
 func (u *UI) start(r *http.Request, v visitor, f *argsForm, args []byte, delay time.Duration) (jobs.ID, error) {
 	wish := kernel.Create{Key: f.Key, Args: args, Delay: delay, Origin: kernel.FromPerson}
 	if f.From != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// auditPage is who changed what, newest first.
+// auditPage is the audit, newest first.
 type auditPage struct {
 	visitor
 	Target, Actor string
@@ -26,13 +26,13 @@ type auditPage struct {
 // auditRow is a change.
 type auditRow struct {
 	*kernel.Audit
-	Name    string // of who did it
+	Name    string // the actor's name
 	Job     jobs.Key
 	Run, Of string // a run and its job, or ""
 	Changes []change
 }
 
-// change is one field as it was and as it is.
+// change is one field before and after.
 type change struct{ Field, Before, After string }
 
 const auditRows = 50
@@ -81,12 +81,12 @@ func (p *auditPage) at(before uint64) string {
 	return "/audit?" + v.Encode()
 }
 
-// changes are the fields in which two JSON objects differ, by name.
+// changes returns the fields in which two JSON objects differ, by name.
 func changes(before, after []byte) []change {
 	read := func(b []byte) map[string]json.RawMessage {
 		var fields map[string]json.RawMessage
 		if len(b) > 0 && json.Unmarshal(b, &fields) != nil {
-			return map[string]json.RawMessage{"": b} // no object: as it is
+			return map[string]json.RawMessage{"": b} // not an object: unchanged
 		}
 		return fields
 	}
@@ -105,7 +105,7 @@ func changes(before, after []byte) []change {
 	return list
 }
 
-// plain is a JSON value for reading: a string without its quotes.
+// plain returns a JSON value for reading: a string without its quotes.
 func plain(b json.RawMessage) string {
 	var s string
 	if json.Unmarshal(b, &s) == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// backfillForm asks for the runs of a stretch of time that lies behind, and says how many there would be.
+// backfillForm is the form of a backfill, with the preview of its runs.
 type backfillForm struct {
 	visitor
 	Key      jobs.Key
@@ -19,12 +19,12 @@ type backfillForm struct {
 	Zone     string
 	Parallel string
 	Replay   bool
-	Asked    bool // the preview below is of these words
+	Asked    bool // the preview below is of these values
 	Would    ops.Backfilled
 	Fault    string
 }
 
-// backfillFormOf reads the form. Without words of its own it is about the last day.
+// backfillFormOf reads the form. Its default is the last day.
 func (u *UI) backfillFormOf(r *http.Request, v visitor) (*backfillForm, ops.Backfill, error) {
 	f := &backfillForm{visitor: v, Key: jobs.Key(r.PathValue("key")), From: r.FormValue("from"), To: r.FormValue("to"), Zone: r.FormValue("zone"),
 		Parallel: r.FormValue("parallel"), Replay: r.FormValue("replay") != "", Asked: r.FormValue("from") != ""}
@@ -51,7 +51,7 @@ func (u *UI) backfillFormOf(r *http.Request, v visitor) (*backfillForm, ops.Back
 // wallMinute is how a browser writes a time of its datetime-local field.
 const wallMinute = "2006-01-02T15:04"
 
-// read takes what the fields say, and says what is wrong with one of them.
+// read converts the fields, and returns the error of one of them.
 func (f *backfillForm) read(wish *ops.Backfill) string {
 	if err := checkZone(f.Zone); err != nil {
 		return said(err)
@@ -74,13 +74,13 @@ func (f *backfillForm) read(wish *ops.Backfill) string {
 	}
 	n, err := strconv.Atoi(f.Parallel)
 	if err != nil || n < 1 {
-		return said(kernel.Invalid("parallel is %.20q, it must be between 1 and %d", f.Parallel, kernel.MaxParallel))
+		return said(kernel.Invalid("invalid parallel %.20q: want 1 to %d", f.Parallel, kernel.MaxParallel))
 	}
 	wish.Parallel = n
 	return ""
 }
 
-// faultOf is what is wrong with a form, if that is what an error says.
+// faultOf returns the text of an error in a form; other errors are returned.
 func faultOf(err error) (string, error) {
 	switch jobs.CodeOf(err) {
 	case jobs.BadInput, jobs.Conflict, jobs.Stale:

@@ -47,7 +47,7 @@ func (u *UI) calendar(r *http.Request, v visitor) (answer, error) {
 	return calendarPage{visitor: v, Is: c, Rules: strings.Join(c.Rules, "\n")}.answer(0), nil
 }
 
-// setCalendar writes a calendar, or shows its form again with what is wrong.
+// setCalendar creates or replaces a calendar, or shows its form again with the error.
 func (u *UI) setCalendar(r *http.Request, v visitor) (answer, error) {
 	k := kernel.SetCalendar{Name: r.PathValue("name"), Description: normal(r.PostFormValue("description")), Zone: normal(r.PostFormValue("zone"))}
 	isNew := k.Name == ""
@@ -59,7 +59,7 @@ func (u *UI) setCalendar(r *http.Request, v visitor) (answer, error) {
 			k.Rules = append(k.Rules, line)
 		}
 	}
-	k.IfRevision, _ = strconv.ParseUint(r.PostFormValue("revision"), 10, 64) // none: whatever it has
+	k.IfRevision, _ = strconv.ParseUint(r.PostFormValue("revision"), 10, 64) // none: any revision
 	who, ctx := v.Who, r.Context()
 	who.Reason = r.PostFormValue("reason")
 	var err error

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// clusterPage is who the nodes are, and how they are.
+// clusterPage is the nodes and their state.
 type clusterPage struct {
 	visitor
 	ops.ClusterStatus
@@ -20,14 +20,14 @@ type clusterPage struct {
 // nodeRow is a node.
 type nodeRow struct {
 	ops.Member
-	State, Tone   string // in a word, and how grave that is
+	State, Tone   string // the state, and its severity
 	Log, Archive  string
 	Clock         string
-	Off           bool // its clock is off by more than one should bear
-	CanBeTheFirst bool // it stands by, and may be told to lead
+	Off           bool // its clock is off by more than the tolerance
+	CanBeTheFirst bool // it is a follower that can become the leader
 }
 
-// clockBearable is how far clocks may differ before a page says so: due times come by the leader's.
+// clockBearable is how far clocks may differ before a page reports it: due times come by the leader's.
 const clockBearable = metastore.ClockSlack
 
 func (u *UI) cluster(r *http.Request, v visitor) (answer, error) {
@@ -63,7 +63,7 @@ func (u *UI) cluster(r *http.Request, v visitor) (answer, error) {
 	return answer{page: "cluster", title: "Cluster", data: p}, nil
 }
 
-// transfer has another node lead.
+// transfer transfers leadership to another node.
 func (u *UI) transfer(r *http.Request, v visitor) (answer, error) {
 	if err := u.ops.Transfer(r.Context(), v.Who, r.PostFormValue("to")); err != nil {
 		return answer{}, err
@@ -71,7 +71,7 @@ func (u *UI) transfer(r *http.Request, v visitor) (answer, error) {
 	return goTo("/cluster", "transfer"), nil
 }
 
-// bytesOf is a number of bytes for people.
+// bytesOf formats a number of bytes.
 func bytesOf(n int64) string {
 	v, unit := float64(n), ""
 	for _, u := range []string{"Ki", "Mi", "Gi", "Ti"} {

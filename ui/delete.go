@@ -10,12 +10,12 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// deleteForm asks whether a job is to go, and what becomes of its runs.
+// deleteForm confirms the deletion of a job, and asks about its live runs.
 type deleteForm struct {
 	visitor
 	Key      jobs.Key
 	Revision uint64
-	Alive    int // runs that are not over
+	Alive    int // unfinished runs
 	Fault    string
 }
 
@@ -51,7 +51,7 @@ func (u *UI) delete(r *http.Request, v visitor) (answer, error) {
 	}
 	who := v.Who
 	who.Reason = r.PostFormValue("reason")
-	revision, _ := strconv.ParseUint(r.PostFormValue("revision"), 10, 64) // none: whatever it has
+	revision, _ := strconv.ParseUint(r.PostFormValue("revision"), 10, 64) // none: any revision
 	_, err = u.ops.Delete(r.Context(), who, kernel.Delete{Key: f.Key, IfRevision: revision}, ops.Fate(r.PostFormValue("runs")))
 	if errors.Is(err, jobs.Conflict) || errors.Is(err, jobs.Stale) || errors.Is(err, jobs.BadInput) {
 		f.Fault = said(err)

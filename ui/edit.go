@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// editForm is the options of a job as somebody writes them.
+// editForm is the options of a job in a form.
 type editForm struct {
 	visitor
 	Key      jobs.Key
-	Revision uint64 // that the form was made from
+	Revision uint64 // that the form is based on
 	Groups   []editGroup
-	Fault    string // of the whole
-	Stale    bool   // somebody else has edited the job meanwhile
+	Fault    string // of the whole form
+	Stale    bool   // the job was edited concurrently
 	Looked   bool   // a preview is shown
 	Changes  []difference
 	Words    string
@@ -27,7 +27,7 @@ type editForm struct {
 	Warnings []string
 }
 
-// editGroup is the fields that stand together.
+// editGroup is a group of fields.
 type editGroup struct {
 	Name   string
 	Fields []*editField
@@ -36,25 +36,25 @@ type editGroup struct {
 // editField is a setting in the form.
 type editField struct {
 	setting
-	Text   string // what is written
-	Was    string // what stood there when the form was made
-	Theirs string // what somebody else made of it meanwhile, in words, or ""
-	Edited bool   // a person has edited it
-	Clear  bool   // it is to follow the code again
+	Text   string // the current input
+	Was    string // the value when the form was made
+	Theirs string // the value of a concurrent edit, or ""
+	Edited bool   // a user has edited it
+	Clear  bool   // it should follow the code again
 	Fault  string
 }
 
-// difference is a line of what a save would do.
+// difference is one change that a save would make.
 type difference struct{ Label, From, To string }
 
 // common are the settings that the form shows at once; the others of a group are folded.
 var common = []string{"schedule", "zone", "calendars", "maxConcurrency", "overlap", "timeout", "retries", "retryDelay", "route", "needs", "keepFor",
 	"name", "tags", "description", "args", "disabled"}
 
-// Common are the fields of a group that are shown at once.
+// Common returns the fields of a group that are shown at once.
 func (g editGroup) Common() []*editField { return g.are(true) }
 
-// Rare are the others.
+// Rare returns the folded fields.
 func (g editGroup) Rare() []*editField { return g.are(false) }
 
 func (g editGroup) are(often bool) (list []*editField) {
@@ -66,7 +66,7 @@ func (g editGroup) are(often bool) (list []*editField) {
 	return list
 }
 
-// Open says that folded fields need to be seen: one of them was edited, changed or refused.
+// Open reports whether folded fields must be shown: one of them was edited, changed or refused.
 func (f *editForm) Open(list []*editField) bool {
 	return slices.ContainsFunc(list, func(e *editField) bool {
 		return e.Edited || e.Clear || e.Fault != "" || e.Theirs != "" || normal(e.Text) != normal(e.Was)
@@ -83,7 +83,7 @@ func (f *editForm) fields(yield func(*editField) bool) {
 	}
 }
 
-// editFormOf is the form of a job as it is.
+// editFormOf returns the form of a job as it is.
 func editFormOf(job ops.Job, v visitor) *editForm {
 	f := &editForm{visitor: v, Key: job.Key, Revision: job.Revision}
 	edited := job.Edits.Given()
@@ -101,8 +101,8 @@ func editFormOf(job ops.Job, v visitor) *editForm {
 	return f
 }
 
-// take puts what was sent over what holds. Where somebody else has edited a field that was not written in, theirs
-// stays; where both did, what was written stays, and theirs is told beside it.
+// take applies the submitted values. A concurrent edit of an unchanged field is kept; where both changed a field, the
+// submitted value stays, and the other one is shown beside it.
 func (f *editForm) take(r *http.Request, now *kernel.Policy) {
 	base, _ := strconv.ParseUint(r.PostFormValue("revision"), 10, 64)
 	f.Stale = base != f.Revision
@@ -112,7 +112,7 @@ func (f *editForm) take(r *http.Request, now *kernel.Policy) {
 		field.Clear = slices.Contains(clear, field.Name)
 		current := normal(field.Was)
 		if text == was {
-			continue // not written in
+			continue // unchanged
 		}
 		field.Text = text
 		if f.Stale && current != was && current != text {
@@ -121,10 +121,10 @@ func (f *editForm) take(r *http.Request, now *kernel.Policy) {
 	}
 }
 
-// normal is a text as the server wrote it: browsers end lines otherwise.
+// normal returns a text with the server's line ends: browsers send others.
 func normal(text string) string { return strings.TrimSpace(strings.ReplaceAll(text, "\r\n", "\n")) }
 
-// command is the edit that the form asks for; faults are put beside their fields, and then ok is false.
+// command returns the edit of the form; errors are set on their fields, and then ok is false.
 func (f *editForm) command() (k kernel.Edit, ok bool) {
 	k, ok = kernel.Edit{Key: f.Key, IfRevision: f.Revision}, true
 	zone := ""
@@ -155,7 +155,7 @@ func (f *editForm) command() (k kernel.Edit, ok bool) {
 	return k, ok
 }
 
-// blame puts a refusal beside the field that it is about.
+// blame sets a refusal on its field.
 func (f *editForm) blame(err error) {
 	name, text := "", said(err)
 	if at, ok := errors.AsType[*ops.ScheduleError](err); ok && at.At != nil {
@@ -189,7 +189,7 @@ func (u *UI) editPage(r *http.Request, v visitor) (answer, error) {
 	if !proposed {
 		return f.answer(0), nil
 	}
-	// A link that proposes something shows what it would do, as if it had been written here.
+	// A link that proposes values shows the preview, as for typed ones.
 	k, ok := f.command()
 	if !ok {
 		return f.answer(http.StatusUnprocessableEntity), nil
@@ -208,7 +208,7 @@ func (f *editForm) answer(status int) answer {
 	return answer{page: "edit", title: "Edit " + string(f.Key), data: f, status: status}
 }
 
-// edit shows what the form would do, or does it.
+// edit shows the preview of the form, or saves it.
 func (u *UI) edit(r *http.Request, v visitor) (answer, error) {
 	ctx := r.Context()
 	job, err := u.ops.Job(ctx, v.Who, jobs.Key(r.PathValue("key")), 0)
@@ -243,7 +243,7 @@ func (u *UI) edit(r *http.Request, v visitor) (answer, error) {
 	return goTo("/jobs/"+string(f.Key), "saved"), nil
 }
 
-// look fills the preview: what the job would be, and what differs from what it is.
+// look fills the preview: the job after the edit, and the differences.
 func (f *editForm) look(after ops.Job, before *kernel.Definition) {
 	if before == nil {
 		return
@@ -253,7 +253,7 @@ func (f *editForm) look(after ops.Job, before *kernel.Definition) {
 		from, to := field.Words(&before.Policy), field.Words(&after.Definition.Policy)
 		if from != to || field.Clear && field.Edited {
 			if field.Clear {
-				to += " (as the code says)"
+				to += " (from the code)"
 			}
 			f.Changes = append(f.Changes, difference{field.Label, from, to})
 		}

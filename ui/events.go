@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	maxStreams = 512                    // browsers that listen at the same time
-	maxOwn     = 64                     // of these, of one person who has signed in
-	eventEvery = time.Second            // at most so often are browsers told to look again; the first time at once
-	heartbeat  = 15 * time.Second       // what keeps proxies from closing a quiet stream
-	writeTime  = 5 * time.Second        // a browser that does not read is let go
-	stillEvery = 500 * time.Millisecond // how often is looked whether its session goes on
+	maxStreams = 512                    // max connected browsers
+	maxOwn     = 64                     // of these, of one signed-in user
+	eventEvery = time.Second            // the shortest interval between two events; the first one is sent at once
+	heartbeat  = 15 * time.Second       // keeps proxies from closing a quiet stream
+	writeTime  = 5 * time.Second        // a browser that does not read is disconnected
+	stillEvery = 500 * time.Millisecond // how often its session is checked
 )
 
-// hub watches each tenant once, however many browsers listen, and wakes them together.
+// hub watches each tenant once, however many browsers are connected, and wakes them together.
 type hub struct {
 	ops     *ops.Ops
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ type channel struct {
 	stop      func()
 }
 
-// join begins to listen; false means that too many do. leave ends it.
+// join adds a listener; false means that there are too many. leave removes it.
 func (h *hub) join(who ops.Who) (leave func(), ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -86,7 +86,7 @@ func (h *hub) leave(who ops.Who, c *channel) {
 	}
 }
 
-// watch turns what changes into at most one number a second.
+// watch converts changes into at most one number a second.
 func (h *hub) watch(ctx context.Context, who ops.Who, c *channel) {
 	changed := make(chan struct{}, 1)
 	done := make(chan struct{})
@@ -119,7 +119,7 @@ func (h *hub) watch(ctx context.Context, who ops.Who, c *channel) {
 	}
 }
 
-// change is the number of the tenant's last change; false if nobody listens, so that it is not known.
+// change returns the number of the tenant's last change; false if no browser listens, so that it is not known.
 func (h *hub) change(who ops.Who) (number uint64, listening bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -130,7 +130,7 @@ func (h *hub) change(who ops.Who) (number uint64, listening bool) {
 	return c.number, true
 }
 
-// next is the number of the last change and what is closed at the one after it.
+// next returns the number of the last change, and the channel that the next one closes.
 func (h *hub) next(who ops.Who) (number uint64, wake <-chan struct{}) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -138,7 +138,7 @@ func (h *hub) next(who ops.Who) (number uint64, wake <-chan struct{}) {
 	return c.number, c.wake
 }
 
-// events tells a browser that something has changed, for as long as it listens. It is told when, never what.
+// events notifies a browser of changes while it is connected. Events have no data: the browser fetches the page again.
 func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 	v, err := u.visitor(r)
 	if err != nil || !v.Who.Role.Covers(ops.Viewer) {
@@ -153,7 +153,7 @@ func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 	}
 	defer leave()
 	stream := http.NewResponseController(w)
-	_ = stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not hold for a stream
+	_ = stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not apply to a stream
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no")
 	send := func(text string) error {
@@ -164,7 +164,7 @@ func (u *UI) events(w http.ResponseWriter, r *http.Request) {
 		return stream.Flush()
 	}
 	seen, wake := u.hub.next(v.Who)
-	// A browser that comes back may have missed something: let it look.
+	// A browser that reconnects may have missed changes: it fetches the page again.
 	if send("retry: 1000\nevent: change\ndata: {}\n\n") != nil {
 		return
 	}

@@ -34,7 +34,7 @@ func TestStreamsOfOne(t *testing.T) {
 		t.Error("there is no place for one of the same name in another tenant")
 	}
 	if n := join(ops.Who{Actor: nameless}, 1000); n != maxStreams-66 {
-		t.Errorf("where nobody is asked, %d have streams", n)
+		t.Errorf("without authentication, %d have streams", n)
 	}
 	for _, leave := range leaves {
 		leave()

@@ -15,21 +15,21 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
-// setting is one field of a job's options: how it is shown, and how it is written into a form and read from it.
+// setting is one field of a job's options: how it is shown, and how a form writes and reads it.
 type setting struct {
 	Name    string // as in kernel.Fields
 	Label   string
 	Hint    string
 	Input   string      // text, area, number, choice, check, time
-	Choices [][2]string // value and words
+	Choices [][2]string // value and label
 	Group   string
 	only    kernel.Kind                                  // 0 = both kinds have it
-	text    func(*kernel.Policy) string                  // as a form has it
-	read    func(*kernel.Settings, string, string) error // from the form: a text, and the zone that is written there
-	words   func(*kernel.Policy) string                  // as people read it; nil = the text
+	text    func(*kernel.Policy) string                  // the value in a form
+	read    func(*kernel.Settings, string, string) error // from the form: a text, and the form's zone
+	words   func(*kernel.Policy) string                  // the value on pages; nil = text
 }
 
-// Words are the value as people read it.
+// Words returns the value as pages show it.
 func (s setting) Words(p *kernel.Policy) string {
 	text := s.text(p)
 	if s.words != nil {
@@ -46,7 +46,7 @@ func (s setting) Words(p *kernel.Policy) string {
 	return text
 }
 
-// normal is a text of the field as the server wrote it: some browsers leave seconds out that are zero.
+// normal returns the server's text of the field: some browsers leave out seconds that are zero.
 func (s setting) normal(text string) string {
 	text = normal(text)
 	if t, err := time.Parse(wallMinute, text); err == nil && s.Input == "time" {
@@ -55,7 +55,7 @@ func (s setting) normal(text string) string {
 	return text
 }
 
-// For says that jobs of a kind have this field.
+// For reports whether jobs of a kind have this field.
 func (s setting) For(k kernel.Kind) bool { return s.only == 0 || s.only == k }
 
 func choice[T ~string](name, label, hint, group string, at func(*kernel.Policy) T, to func(*kernel.Settings, *T), choices ...[2]string) setting {
@@ -101,7 +101,7 @@ func duration(name, label, hint, group, none string, at func(*kernel.Policy) tim
 		}}
 }
 
-// texted is a field whose text only jobs can read.
+// texted is a field whose text package jobs parses.
 func texted[T any](name, label, hint, group string, at func(*kernel.Policy) string, parse func(string) (T, error), to func(*kernel.Settings, *T)) setting {
 	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "text", text: at,
 		read: func(s *kernel.Settings, text, _ string) error {
@@ -147,7 +147,7 @@ func line(name, label, hint, group, input string, at func(*kernel.Policy) string
 		read: func(s *kernel.Settings, text, _ string) error { to(s, new(strings.TrimSpace(text))); return nil }}
 }
 
-// words are names with commas between them.
+// words is a field of comma-separated names.
 func words(name, label, hint, group string, at func(*kernel.Policy) []string, to func(*kernel.Settings, *[]string)) setting {
 	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "text",
 		text: func(p *kernel.Policy) string { return strings.Join(at(p), ", ") },
@@ -157,7 +157,7 @@ func words(name, label, hint, group string, at func(*kernel.Policy) []string, to
 		}}
 }
 
-// settings are all that a person can edit, in the order of the form.
+// settings are all that a user can edit, in the order of the form.
 var settings = []setting{
 	{Name: "schedule", Label: "Schedule", Hint: "cron of 5 to 7 fields, @daily, an interval such as 15m, an ISO 8601 repeat or one instant", Group: "When", Input: "text", only: kernel.Recurring,
 		text: func(p *kernel.Policy) string { return p.Schedule },
@@ -257,7 +257,7 @@ var settings = []setting{
 		words: func(p *kernel.Policy) string { return map[bool]string{true: "yes", false: "no"}[p.Disabled] }},
 }
 
-// commas are what stands between commas.
+// commas splits a text at commas.
 func commas(text string) []string {
 	list := strings.Split(text, ",")
 	for i := range list {
@@ -268,7 +268,7 @@ func commas(text string) []string {
 
 func recurring(s setting) setting { s.only = kernel.Recurring; return s }
 
-// span is a length of time as parseSpan reads it, without parts that are zero: 1h30m, 2d, 0.
+// span formats a duration as parseSpan reads it, without zero parts: 1h30m, 2d, 0.
 func span(d time.Duration) string {
 	if d == 0 {
 		return "0"
@@ -292,7 +292,7 @@ func span(d time.Duration) string {
 
 var daysFirst = regexp.MustCompile(`^(\d{1,4})d`)
 
-// parseSpan reads 90s, 1h30m, 2d12h; nothing means 0.
+// parseSpan reads 90s, 1h30m, 2d12h; an empty text means 0.
 func parseSpan(text string) (time.Duration, error) {
 	text = strings.ReplaceAll(strings.TrimSpace(text), " ", "")
 	rest, days := text, time.Duration(0)
@@ -310,10 +310,10 @@ func parseSpan(text string) (time.Duration, error) {
 	return days + d, nil
 }
 
-// wallTime is how browsers write a time of day without a zone, where it has seconds.
+// wallTime is the format of browsers for a time without a zone, with seconds.
 const wallTime = "2006-01-02T15:04:05"
 
-// parseWall reads what a clock in a zone shows.
+// parseWall reads a wall time in a zone.
 func parseWall(text, zone string) (time.Time, error) {
 	for _, layout := range []string{wallTime, wallMinute} {
 		if t, err := time.ParseInLocation(layout, text, location(zone)); err == nil {
@@ -323,7 +323,7 @@ func parseWall(text, zone string) (time.Time, error) {
 	return time.Time{}, kernel.Invalid("invalid time %.40q: want 2027-03-01T09:00", text)
 }
 
-// location is a zone as schedules know it: with the database that is part of the program. What is not one is UTC.
+// location returns a zone from the embedded database of schedules, or UTC if there is none of that name.
 func location(zone string) *time.Location {
 	s, err := schedule.Parse(schedule.Spec{Expr: "@daily", Zone: zone})
 	if err != nil {
@@ -332,7 +332,7 @@ func location(zone string) *time.Location {
 	return s.In(time.Now()).Location()
 }
 
-// checkZone says that a zone is not known, or nil.
+// checkZone returns an error for an unknown zone, or nil.
 func checkZone(zone string) error {
 	if _, err := schedule.Parse(schedule.Spec{Expr: "@daily", Zone: zone}); err != nil {
 		return kernel.Invalid("time zone: %v", err)

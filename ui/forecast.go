@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ui/chart"
 )
 
-// forecastPage is what the schedules plan for a day ahead.
+// forecastPage is the planned fires of the next day.
 type forecastPage struct {
 	visitor
 	ops.Forecast
@@ -31,7 +31,7 @@ func (u *UI) forecast(r *http.Request, v visitor) (answer, error) {
 	return answer{page: "forecast", title: "Forecast", data: p}, nil
 }
 
-// UsualText is how many fires a minute usually has.
+// UsualText describes the median minute.
 func (p forecastPage) UsualText() string {
 	if p.Going {
 		return "so far"

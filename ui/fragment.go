@@ -14,15 +14,15 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// A browser that was told of a change asks for the parts of its page again. Many look at the same page: one of them
-// has it rendered, the others get the same bytes, and who has them already hears so (304).
+// A browser that gets an event fetches the parts of its page again. If many show the same page, one request renders it,
+// the others get the same bytes, and those that have them already get 304.
 
 const (
-	fragmentLife = time.Second // progress and heartbeats change no row, so what is kept grows old by itself
+	fragmentLife = time.Second // progress and heartbeats change no row, so fragments expire
 	maxFragments = 256
 )
 
-// fragments are the parts of pages as they were last rendered.
+// fragments caches the rendered parts of pages.
 type fragments struct {
 	mu   sync.Mutex
 	kept map[fragmentKey]*fragment
@@ -33,12 +33,12 @@ type fragmentKey struct {
 	tenant jobs.Tenant
 	role   ops.Role
 	url    string
-	origin string // by which whoever asks knows this server: it stands in what pages say for shells
+	origin string // the server's address as the browser knows it: commands on pages contain it
 }
 
-// fragment is rendered once, by who comes first.
+// fragment is rendered once, by the first request.
 type fragment struct {
-	change uint64 // of the tenant, when it was asked for
+	change uint64 // of the tenant, at the time of the request
 	at     time.Time
 	once   sync.Once
 	status int
@@ -50,7 +50,7 @@ func isFragment(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("X-Fragment") != ""
 }
 
-// at is the place of a fragment: a fresh one to be rendered, or that of others who asked since the last change.
+// at returns the place of a fragment: a new one to render, or that of other requests since the last change.
 func (f *fragments) at(key fragmentKey, change uint64, now time.Time) *fragment {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,14 +65,14 @@ func (f *fragments) at(key fragmentKey, change uint64, now time.Time) *fragment 
 	return fresh
 }
 
-// fragment answers with the parts of a page that may change.
+// fragment serves the parts of a page that may change.
 func (u *UI) fragment(w http.ResponseWriter, r *http.Request, v visitor, do handler) {
 	part := &fragment{}
-	// Only while somebody listens is it known when the rows change.
+	// The hub only knows of changes while a browser is connected.
 	if change, listening := u.hub.change(v.Who); listening {
 		part = u.fragments.at(fragmentKey{v.Who.Tenant, v.Who.Role, r.URL.RequestURI(), u.origin(r)}, change, time.Now())
 	}
-	// Others may wait for it: who asked first may go, and it is rendered all the same.
+	// Other requests may wait for it: it is rendered even if the first one is cancelled.
 	part.once.Do(func() { u.renderPart(part, r.WithContext(context.WithoutCancel(r.Context())), v, do) })
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.Header().Set("ETag", part.etag)
@@ -88,7 +88,7 @@ func (u *UI) fragment(w http.ResponseWriter, r *http.Request, v visitor, do hand
 func (u *UI) renderPart(part *fragment, r *http.Request, v visitor, do handler) {
 	a, err := do(r, v)
 	if err == nil && a.page == "" {
-		err = kernel.Refuse(jobs.NotFound, "there is no such page")
+		err = kernel.Refuse(jobs.NotFound, "page not found")
 	}
 	if err != nil {
 		a = u.failed(r.Context(), r.URL.Path, err)
@@ -96,7 +96,7 @@ func (u *UI) renderPart(part *fragment, r *http.Request, v visitor, do handler) 
 	part.status = max(a.status, http.StatusOK)
 	var out bytes.Buffer
 	if err := u.parts[a.page].ExecuteTemplate(&out, "fragment", u.frameOf(r, v, a)); err != nil {
-		u.log.ErrorContext(r.Context(), "fragment cannot be rendered", "page", a.page, "err", err)
+		u.log.ErrorContext(r.Context(), "cannot render fragment", "page", a.page, "err", err)
 		part.status = http.StatusInternalServerError
 		return
 	}

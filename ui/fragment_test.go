@@ -35,8 +35,8 @@ func stream(t *testing.T, server *httptest.Server) (next func()) {
 	}
 }
 
-// Many who look at the same page cost one: it is rendered once, and who has it already is told so. A change is seen at
-// once all the same. What is kept lives for a second, so many who come over a longer time cost one a second.
+// Many requests for the same page cost one: it is rendered once, and clients that have it get 304. A change is visible
+// at once all the same. Fragments live for a second, so many requests over a longer time cost one a second.
 func TestFragmentsAreShared(t *testing.T) {
 	s := newScene(t)
 	server := httptest.NewServer(s)
@@ -77,8 +77,8 @@ func TestFragmentsAreShared(t *testing.T) {
 	}
 }
 
-// However fast rows change, browsers are told once a second; all of them, also one that came later.
-func TestChangesAreToldTogether(t *testing.T) {
+// However fast rows change, browsers get one event a second; all of them, also one that connected later.
+func TestChangesAreMerged(t *testing.T) {
 	s := newScene(t)
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
@@ -99,11 +99,11 @@ func TestChangesAreToldTogether(t *testing.T) {
 	}
 }
 
-// A page says for shells where this server is, as whoever asks knows it: what one was shown is not shown to somebody who
-// knows it by another name.
+// Commands on a page contain the server's address as the client knows it: a fragment is not shared with clients that
+// use another name.
 func TestFragmentsAreOfOneName(t *testing.T) {
 	s := newScene(t)
-	server := httptest.NewServer(s) // somebody listens, so that fragments are kept
+	server := httptest.NewServer(s) // a browser listens, so that fragments are kept
 	t.Cleanup(server.Close)
 	stream(t, server)()
 	for _, host := range []string{"evil.example", "jobs.example"} {
@@ -111,7 +111,7 @@ func TestFragmentsAreOfOneName(t *testing.T) {
 		r.Host = host
 		r.Header.Set("X-Fragment", "1")
 		if _, body := s.do(r); !strings.Contains(body, "http://"+host+"/api/") {
-			t.Errorf("%s is not told its own name", host)
+			t.Errorf("%s does not get its own name", host)
 		}
 	}
 }

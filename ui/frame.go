@@ -15,36 +15,36 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// visitor is who looks at a page. Views embed it, so that their templates can leave out what is not allowed.
+// visitor is the user of a page. Views embed it, so that their templates can leave out forbidden actions.
 type visitor struct{ Who ops.Who }
 
-// Operator says that the visitor may act on jobs and runs.
+// Operator reports whether the visitor may act on jobs and runs.
 func (v visitor) Operator() bool { return v.Who.Role.Covers(ops.Operator) }
 
-// Admin says that the visitor may change what holds for all.
+// Admin reports whether the visitor may change settings.
 func (v visitor) Admin() bool { return v.Who.Role.Covers(ops.Admin) }
 
-// Name is what people call the visitor.
+// Name returns the visitor's name.
 func (v visitor) Name() string { return strings.TrimPrefix(v.Who.Actor, "person:") }
 
-// handler answers a request of a visitor whose role is enough.
+// handler serves a visitor whose role is sufficient.
 type handler func(*http.Request, visitor) (answer, error)
 
-// answer is a page, or where to go on.
+// answer is a page, or a redirect.
 type answer struct {
 	page   string // its template
-	title  string // "" on the first page
+	title  string // "" on the overview
 	data   any
 	status int                       // 0 = 200
-	next   string                    // go there instead, in this site; see goTo
-	write  func(http.ResponseWriter) // or: what is no page, such as a file
-	cookie *http.Cookie              // to be kept by the browser
+	next   string                    // redirect to this path in this site; see goTo
+	write  func(http.ResponseWriter) // or: the response without a page, such as a file
+	cookie *http.Cookie              // for the browser
 }
 
-// goTo leads on after something was done. did is a word of the table of toasts, or "".
+// goTo redirects after a change. did is a key of toasts, or "".
 func goTo(path, did string) answer { return answer{next: withDid(path, did)} }
 
-// withDid has a page say what was done.
+// withDid adds the key of a toast to a path.
 func withDid(path, did string) string {
 	switch {
 	case did == "":
@@ -55,13 +55,13 @@ func withDid(path, did string) string {
 	return path + "?did=" + did
 }
 
-// toasts are what a page says after something was done, by the word in its URL.
+// toasts are the messages after a change, by the key in the URL.
 var toasts = map[string]string{
 	"paused": "Paused.", "drained": "The worker takes no new runs.", "resumed": "Resumed.", "backfilled": "Runs created.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.",
 	"follows": "The setting follows the code again.", "debug": "Debug mode changed.", "transfer": "Leadership transferred.", "revoked": "Token revoked.", "settings": "Settings saved.", "cleaned": "Purge started.",
 }
 
-// route asks who comes, whether their role is enough, and lets do answer.
+// route authenticates a request, checks the role, and calls do.
 func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
 	admitted := u.door(do)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -78,7 +78,7 @@ func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
 	}
 }
 
-// anyone lets do answer whoever comes, known or not.
+// anyone calls do without authentication.
 func (u *UI) anyone(do handler) http.HandlerFunc {
 	admitted := u.door(do)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -87,7 +87,7 @@ func (u *UI) anyone(do handler) http.HandlerFunc {
 	}
 }
 
-// door lets do answer whoever comes to it.
+// door checks the form of a request and calls do.
 func (u *UI) door(do handler) func(http.ResponseWriter, *http.Request, visitor) {
 	return func(w http.ResponseWriter, r *http.Request, v visitor) {
 		if r.Method == http.MethodPost {
@@ -126,10 +126,10 @@ func (u *UI) visitor(r *http.Request) (visitor, error) {
 	return visitor{who}, err
 }
 
-// turnAway leads who is not signed in to the login page, and back afterwards. Scripts are told with a status.
+// turnAway redirects unauthenticated browsers to the login page, and back afterwards. Scripts get a status.
 func (u *UI) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
-	case !errors.Is(err, jobs.Forbidden), u.access == nil: // signing in is somebody else's business, or nobody's
+	case !errors.Is(err, jobs.Forbidden), u.access == nil: // signing in is not possible here
 		u.fail(w, r, visitor{}, err)
 	case r.Method == http.MethodGet && !isFragment(r):
 		http.Redirect(w, r, u.base+"/login?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
@@ -138,24 +138,24 @@ func (u *UI) turnAway(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// frame is what stands around every page.
+// frame is the common part of all pages.
 type frame struct {
 	visitor
-	Open    bool // nobody signs in here
+	Open    bool // the server requires no authentication
 	Title   string
-	Section string // first word of the path
+	Section string // first segment of the path
 	Back    string // this page, for forms that return to it
-	Answer  bool   // this page answers a form, so that it cannot be asked for again
-	Theme   string // light, dark or "": that of the system
+	Answer  bool   // this page is the response to a form, so that it cannot be reloaded
+	Theme   string // light, dark or "": the system's
 	Notice  string
-	Age     time.Duration // how old what is shown may be, because it was read from a copy; 0 = it is what holds
+	Age     time.Duration // max age of the data, because it was read from a copy; 0 = current
 	Toast   string
 	Leader  ops.Leader
 	Debug   []debugBanner
 	Content any
 }
 
-// themeCookie remembers light or dark; not a word in it means what the system says.
+// themeCookie stores light or dark; without it the system's theme is used.
 const themeCookie = "carillon_theme"
 
 func (u *UI) frameOf(r *http.Request, v visitor, a answer) frame {
@@ -173,11 +173,11 @@ func (u *UI) frameOf(r *http.Request, v visitor, a answer) frame {
 	if v.Who.Actor != "" {
 		f.Debug = u.banners(r.Context(), v.Who)
 	}
-	f.Age = metastore.AgeOf(r.Context()) // of all that was read for it
+	f.Age = metastore.AgeOf(r.Context()) // of all reads for this page
 	return f
 }
 
-// AgeText is the age for people.
+// AgeText formats the age.
 func (f frame) AgeText() string {
 	return max(f.Age.Round(100*time.Millisecond), 100*time.Millisecond).String()
 }
@@ -185,7 +185,7 @@ func (f frame) AgeText() string {
 func (u *UI) render(w http.ResponseWriter, r *http.Request, v visitor, a answer) {
 	var out bytes.Buffer
 	if err := u.pages[a.page].ExecuteTemplate(&out, "page", u.frameOf(r, v, a)); err != nil {
-		u.log.ErrorContext(r.Context(), "page cannot be rendered", "page", a.page, "err", err)
+		u.log.ErrorContext(r.Context(), "cannot render page", "page", a.page, "err", err)
 		http.Error(w, "internal error; the server log has details", http.StatusInternalServerError)
 		return
 	}
@@ -203,14 +203,14 @@ type failure struct {
 	Unknown bool // the request may have succeeded, fully or in part
 }
 
-// titles name the statuses of failures.
+// titles are the titles of errors, by status.
 var titles = map[int]string{
 	http.StatusNotFound: "404: not found", http.StatusUnprocessableEntity: "422: invalid input", http.StatusConflict: "409: conflict",
 	http.StatusForbidden: "403: not allowed", http.StatusTooManyRequests: "429: limit reached", http.StatusServiceUnavailable: "503: unavailable",
 	http.StatusGatewayTimeout: "504: outcome unknown", http.StatusInternalServerError: "500: internal error",
 }
 
-// fail says why not. Only refusals carry their text out.
+// fail shows the page for an error. Only the texts of refusals are shown.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, v visitor, err error) {
 	u.render(w, r, v, u.failed(r.Context(), r.URL.Path, err))
 }
@@ -220,10 +220,10 @@ func (u *UI) failed(ctx context.Context, path string, err error) answer {
 	page := failure{Title: titles[status], Text: said(err)}
 	switch {
 	case status == http.StatusServiceUnavailable:
-		u.log.WarnContext(ctx, "page could not be answered", "path", path, "err", err)
+		u.log.WarnContext(ctx, "page failed: store unavailable", "path", path, "err", err)
 		page.Text = "The scheduler is unavailable. Try again shortly."
 	case status == http.StatusGatewayTimeout: // a reader of "failed" would send the request again
-		u.log.WarnContext(ctx, "outcome is not known", "path", path, "err", err)
+		u.log.WarnContext(ctx, "unknown outcome", "path", path, "err", err)
 		page.Unknown = true
 	case status == http.StatusInternalServerError:
 		if !errors.Is(err, context.Canceled) {
@@ -234,7 +234,7 @@ func (u *UI) failed(ctx context.Context, path string, err error) answer {
 	return answer{page: "failure", title: page.Title, status: status, data: page}
 }
 
-// said is the text of an error that somebody made by what they wrote.
+// said returns the text of an error that a user's input caused.
 func said(err error) string {
 	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
 		return refusal.Text
@@ -257,14 +257,14 @@ func statusOf(err error) int {
 	case jobs.Unavailable:
 		return http.StatusServiceUnavailable
 	case jobs.Unknown:
-		if _, ok := errors.AsType[*kernel.Refusal](err); ok { // of any other error CodeOf says so, too
+		if _, ok := errors.AsType[*kernel.Refusal](err); ok { // CodeOf also returns a code for other errors
 			return http.StatusGatewayTimeout
 		}
 	}
 	return http.StatusInternalServerError
 }
 
-// search leads to what was named: a run by its id, a job by its key, or the list of jobs that mention the words.
+// search redirects to the run with an ID, to the job with a key, or to the list of jobs that match the text.
 func (u *UI) search(r *http.Request, v visitor) (answer, error) {
 	q := strings.TrimSpace(r.FormValue("q"))
 	if id, err := jobs.ParseID(q); err == nil {
@@ -278,7 +278,7 @@ func (u *UI) search(r *http.Request, v visitor) (answer, error) {
 	return answer{next: "/jobs?q=" + url.QueryEscape(q)}, nil
 }
 
-// theme remembers light or dark in a cookie, so that the page is born in its colours.
+// theme stores light or dark in a cookie, so that the page is rendered with it.
 func (u *UI) theme(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 4<<10)
 	c := http.Cookie{Name: themeCookie, Value: r.PostFormValue("theme"), Path: u.base + "/", MaxAge: 400 * 24 * 3600, SameSite: http.SameSiteLaxMode}
@@ -289,7 +289,7 @@ func (u *UI) theme(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, u.base+local(r.PostFormValue("back")), http.StatusSeeOther)
 }
 
-// local is a path of this site, whatever was asked for.
+// local returns a path of this site, whatever the request contains.
 func local(path string) string {
 	if to, err := url.Parse(path); err != nil || to.IsAbs() || to.Host != "" || !strings.HasPrefix(path, "/") || strings.HasPrefix(path, "//") || strings.ContainsRune(path, '\\') {
 		return "/"
@@ -297,7 +297,7 @@ func local(path string) string {
 	return path
 }
 
-// debugBanner says that a debug mode is on.
+// debugBanner shows that a debug mode is on.
 type debugBanner struct {
 	Kind string
 	kernel.Debug
@@ -307,7 +307,7 @@ type debugBanner struct {
 func (u *UI) banners(ctx context.Context, who ops.Who) []debugBanner {
 	global, err := u.ops.Settings(ctx, who)
 	if err != nil {
-		return nil // the page itself says so
+		return nil // the page itself shows it
 	}
 	var list []debugBanner
 	if global.RecurringDebug.On {

@@ -9,27 +9,27 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// httpWork is what an HTTP job calls, as its page shows it.
+// httpWork is the requests of an HTTP job on its page.
 type httpWork struct {
 	Calls []httpCall
 	JSON  string
 }
 
-// httpCall is one line of it, with its places for values as they are written.
+// httpCall is one request, with its templates.
 type httpCall struct {
-	What        string // which one it is
-	Method, URL string // "" = it is others who call
+	What        string // its role in the job
+	Method, URL string // "" = the service calls
 	Note        string
 }
 
-// httpWorkOf is nil for a job that calls nothing.
+// httpWorkOf returns nil for a job without requests.
 func httpWorkOf(raw json.RawMessage) *httpWork {
 	if kernel.NoHTTP(raw) {
 		return nil
 	}
 	w := &httpWork{JSON: pretty(raw)}
 	plan, err := httpspec.Parse(raw)
-	if err != nil { // it was checked when it was saved; an older version may have known better
+	if err != nil { // it was checked when it was saved, perhaps by another version
 		return w
 	}
 	add := func(what string, c *httpspec.Call, note string) {

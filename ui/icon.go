@@ -2,8 +2,7 @@ package ui
 
 import "html/template"
 
-// icons are strokes on a field of 16 by 16. The shape of a state differs from all others, so that colour is never the
-// only difference.
+// icons are strokes on a field of 16 by 16. The shapes of states differ, so that colour is never the only difference.
 var icons = map[string]string{
 	"overview":  `<path d="M2 13.500h12M3.500 11V8M6.500 11V4.500M9.500 11V7M12.500 11V2.500"/>`,
 	"jobs":      `<rect x="2" y="2.500" width="12" height="4" rx="1.200"/><rect x="2" y="9.500" width="12" height="4" rx="1.200"/><path d="M4.500 4.500h.01M4.500 11.500h.01"/>`,
@@ -45,7 +44,7 @@ var icons = map[string]string{
 	"skipped":    `<path d="M2.500 10c1-4 5.500-6 9.500-2.500M12.500 3.800v4h-4"/>`,
 }
 
-// icon is a picture that says nothing to a screen reader: words stand beside it, or are hidden there.
+// icon returns a picture that screen readers ignore: text is beside it, or hidden there.
 func icon(name string) template.HTML {
 	return template.HTML(`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true">` + icons[name] + `</svg>`) //nolint:gosec // only from the table above
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ui/chart"
 )
 
-// jobPage is all about one job.
+// jobPage is the page of one job.
 type jobPage struct {
 	jobRow
 	Held                  bool // debug mode holds its runs
@@ -29,27 +29,27 @@ type jobPage struct {
 	Busy, Waiting         int
 	Succeeded, Terminated int // in the last 24 hours
 	Missed                []*kernel.Missed
-	Options               []option  // that say something about this job
-	Defaults              []option  // what else holds
-	HTTP                  *httpWork // what it calls; nil = its work is code
+	Options               []option  // set for this job
+	Defaults              []option  // the other settings
+	HTTP                  *httpWork // its requests; nil = a worker has its code
 	Schema                string
-	Go                    string // how a program asks for a run, or ""
+	Go                    string // code to enqueue a run, or ""
 	Curl                  string
 }
 
-// fire is a due time ahead.
+// fire is a next due time.
 type fire struct {
 	At     time.Time
 	Wall   string        // what clocks in the job's zone show
 	Remark string        // what a change of the clocks did to it
-	Silent kernel.Reason // why it does not become a run, as things stand; "" = it does
+	Silent kernel.Reason // why it gets no run now; "" = it does
 }
 
-// option is what holds for a job, and who said so.
+// option is the effective value of a setting, and its owner.
 type option struct {
 	Name, Label, Value string
 	Owner              string // "default", "code" or "edited"
-	Code               string // what would hold if it followed the code again
+	Code               string // the value if it followed the code again
 }
 
 const pageFires = 10
@@ -92,7 +92,7 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 	return answer{page: "job", title: string(key), data: p}, nil
 }
 
-// fires are due times as people in the job's zone see them.
+// fires returns due times in the job's zone.
 func fires(d *kernel.Definition, next []time.Time) []fire {
 	when, err := schedule.Of(d)
 	if err != nil || when == nil {
@@ -105,8 +105,7 @@ func fires(d *kernel.Definition, next []time.Time) []fire {
 	return list
 }
 
-// options are what holds for a job, field by field.
-// essential are the settings that people look for, also when nobody has said anything about them.
+// essential are the settings that are always shown, also with their defaults.
 var essential = []string{"schedule", "zone", "maxConcurrency", "overlap", "timeout", "retries"}
 
 func options(d *kernel.Definition) (said, defaults []option) {
@@ -137,7 +136,7 @@ func options(d *kernel.Definition) (said, defaults []option) {
 	return said, defaults
 }
 
-// snippets are how a program asks for a run.
+// snippets are the code to start a run.
 func (u *UI) snippets(p *jobPage, r *http.Request) {
 	args := bytes.TrimSpace(p.Definition.Policy.Args)
 	if len(args) == 0 && !p.Recurring {
@@ -152,8 +151,8 @@ func (u *UI) snippets(p *jobPage, r *http.Request) {
 
 const defaultBus = "nats://127.0.0.1:4222"
 
-// busAddress is the address of the bus for code to copy, with a token file where tokens are required. A server that
-// listens on all addresses is named as the browser names this page.
+// busAddress returns the address of the bus for code to copy, with a token file where tokens are required. For a server
+// that listens on all addresses it is the host of this page.
 func (u *UI) busAddress(r *http.Request, token string) string {
 	here := (&url.URL{Host: r.Host}).Hostname()
 	text, _, _ := strings.Cut(u.bus, ",") // the first of several servers
@@ -173,7 +172,7 @@ func (u *UI) busAddress(r *http.Request, token string) string {
 	return text
 }
 
-// origin is where the browser reached this page.
+// origin returns the address at which the browser reached this page.
 func origin(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -181,7 +180,7 @@ func origin(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// example are arguments that a schema asks for at least.
+// example returns the arguments that a schema requires.
 func example(schema []byte) string {
 	values := map[string]any{}
 	for _, f := range formOf(schema) {
@@ -196,7 +195,7 @@ func example(schema []byte) string {
 	return string(text)
 }
 
-// follow lets a field follow the code again.
+// follow makes a field follow the code again.
 func (u *UI) follow(r *http.Request, v visitor) (answer, error) {
 	key := jobs.Key(r.PathValue("key"))
 	_, err := u.ops.Edit(r.Context(), v.Who, kernel.Edit{Key: key, Clear: []string{r.PostFormValue("field")}})

@@ -28,15 +28,15 @@ type jobList struct {
 	Back   string // this page
 }
 
-// jobFilter is what the URL asks for.
+// jobFilter is the filter in the URL.
 type jobFilter struct {
 	Q, App, Tag, Kind, State, After string
 }
 
-// Any says that there is a filter.
+// Any reports whether there is a filter.
 func (f jobFilter) Any() bool { f.After = ""; return f != jobFilter{} }
 
-// query is the URL's query for this filter, after a key.
+// query returns the URL's query for this filter, after a key.
 func (f jobFilter) query(after string) string {
 	q := url.Values{}
 	for name, value := range map[string]string{"q": f.Q, "app": f.App, "tag": f.Tag, "kind": f.Kind, "state": f.State, "after": after} {
@@ -53,10 +53,10 @@ type jobRow struct {
 	visitor
 	Recurring bool
 	Paused    *kernel.Held // now
-	Asks      bool         // for arguments: a run of it needs a form
+	Asks      bool         // for arguments: starting it needs a form
 	First     time.Time    // next due time; zero = none
 	Runs      []chart.Run
-	Last      *kernel.Run // the latest run that has begun
+	Last      *kernel.Run // the latest run that has started
 	Zones     []string    // those in which a pause may end
 	Back      string
 }
@@ -77,14 +77,14 @@ func (u *UI) jobs(r *http.Request, v visitor) (answer, error) {
 	case "triggered":
 		q.Kind = kernel.Triggered
 	default:
-		return answer{}, kernel.Invalid("kind %.20q is neither recurring nor triggered", f.Kind)
+		return answer{}, kernel.Invalid("invalid kind %.20q: want recurring or triggered", f.Kind)
 	}
 	switch f.State {
 	case "":
 	case "paused", "active":
 		q.Paused = new(f.State == "paused")
 	default:
-		return answer{}, kernel.Invalid("state %.20q is neither paused nor active", f.State)
+		return answer{}, kernel.Invalid("invalid state %.20q: want paused or active", f.State)
 	}
 	list, more, err := u.ops.Jobs(ctx, v.Who, q)
 	if err != nil {
@@ -125,7 +125,7 @@ func (u *UI) jobRow(j ops.Job, v visitor, back string) jobRow {
 	return row
 }
 
-// zones are those in which a person may want to say a time: that of the job, and UTC. The browser adds its own.
+// zones returns the zones for times in forms: the job's, and UTC. The browser adds its own.
 func zones(own string) []string {
 	if own == "" || own == "UTC" {
 		return []string{"UTC"}
@@ -133,7 +133,7 @@ func zones(own string) []string {
 	return []string{own, "UTC"}
 }
 
-// sparks are the last runs of jobs. Each is looked up at most every few seconds, however many look at the list.
+// sparks caches the last runs of jobs. Each is looked up at most every few seconds, however many users see the list.
 type sparks struct {
 	mu   sync.Mutex
 	kept map[sparkKey]spark
@@ -180,8 +180,8 @@ func (s *sparks) of(ctx context.Context, u *UI, who ops.Who, key jobs.Key) ([]ch
 	return fresh.runs, fresh.last, nil
 }
 
-// begun are the last runs of a job that have begun, newest first. Those that wait for their time come first in the
-// store's list and may hide all others: then each state is asked for by itself.
+// begun returns the last started runs of a job, newest first. Runs that wait for their time come first in the store's
+// list and may hide all others: then each state is read separately.
 func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*kernel.Run, error) {
 	q := metastore.RunQuery{Job: key, Limit: chart.SparkRuns}
 	page, err := u.ops.Runs(ctx, who, q)
@@ -208,7 +208,7 @@ func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*kernel.Ru
 
 func waits(run *kernel.Run) bool { return run.State == jobs.Scheduled || run.State == jobs.Enqueued }
 
-// bars are runs for a spark, oldest first.
+// bars converts runs for a spark, oldest first.
 func (u *UI) bars(list []*kernel.Run) []chart.Run {
 	bars := make([]chart.Run, len(list))
 	for i, run := range list {

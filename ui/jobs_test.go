@@ -215,7 +215,7 @@ func TestEditForm(t *testing.T) {
 		}
 		return f
 	}
-	// Sent as it is, it changes nothing: what nobody wrote in goes on following the code.
+	// Sent unchanged, it changes nothing: unedited fields continue to follow the code.
 	answer, body := s.post("/jobs/app.nightly/edit", with("do", "preview"))
 	s.has("unchanged", answer, body, 200, "No changes.")
 	revision := s.definition("app.nightly").Revision
@@ -407,7 +407,7 @@ func TestRolesOnJobs(t *testing.T) {
 	}
 	d := s.definition("app.nightly")
 	if d.Paused != nil || d.Revision != 1 {
-		t.Errorf("somebody has changed it all the same: %+v", d)
+		t.Errorf("it has changed: %+v", d)
 	}
 	answer, body := s.post("/jobs/app.nightly/pause", nil, "Cookie", s.signIn(tokens["operator"]))
 	s.has("an operator pauses", answer, body, 303)

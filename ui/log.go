@@ -14,15 +14,15 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// logPart is the log of a run as its page shows it.
+// logPart is the log of a run on its page.
 type logPart struct {
 	Lines  []metastore.LogLine
 	Before bool   // there are lines before those
-	Find   string // only lines that hold it, whatever their case
-	Found  int    // as many in all
+	Find   string // only lines that contain it, case-insensitive
+	Found  int    // total number of these
 }
 
-// pageLines is how many lines of a log a page shows: the last ones.
+// pageLines is how many of the last lines of a log a page shows.
 const pageLines = 300
 
 func (u *UI) logPart(r *http.Request, v visitor, id jobs.ID) (logPart, error) {
@@ -72,7 +72,7 @@ func (u *UI) eachLine(ctx context.Context, who ops.Who, id jobs.ID, fn func(meta
 	}
 }
 
-// logFile is the whole log as a file of text.
+// logFile serves the whole log as a text file.
 func (u *UI) logFile(r *http.Request, v visitor) (answer, error) {
 	id, err := runID(r)
 	if err != nil {
@@ -96,7 +96,7 @@ func (u *UI) logFile(r *http.Request, v visitor) (answer, error) {
 	}}, nil
 }
 
-// visible shows what would otherwise act: control characters, of terminals and of writing direction, by their codes.
+// visible escapes characters with effects: control characters, of terminals and of writing direction.
 func visible(s string) string {
 	acts := func(r rune) bool {
 		return unicode.IsControl(r) && r != '\t' && r != '\n' || unicode.Is(unicode.Bidi_Control, r)

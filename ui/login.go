@@ -9,33 +9,33 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Access lets people in: it knows tokens and sessions, and keeps its own count of wrong tries.
+// Access authenticates users: it knows tokens and sessions, and limits failed attempts.
 type Access interface {
-	// Who says who sends a request; jobs.Forbidden if nobody is known by it.
+	// Who authenticates a request; jobs.Forbidden without a valid token or session.
 	Who(r *http.Request) (ops.Who, error)
-	// SignIn begins a session for the holder of a token.
+	// SignIn starts a session for the holder of a token.
 	SignIn(r *http.Request, token string) (cookie string, until time.Time, err error)
-	// Session is the value of a request's session cookie, or "".
+	// Session returns the value of a request's session cookie, or "".
 	Session(r *http.Request) string
-	// Cookie is the cookie in which a browser keeps its session. With an empty value it makes the browser forget.
+	// Cookie returns the session cookie for a browser. An empty value deletes it.
 	Cookie(r *http.Request, value string, until time.Time) *http.Cookie
 }
 
-// loginPage asks for a token.
+// loginPage is the form for a token.
 type loginPage struct {
-	Next  string // where to go on
+	Next  string // where to redirect
 	Fault string
 }
 
 func (u *UI) login(r *http.Request, _ visitor) (answer, error) {
 	next := local(r.URL.Query().Get("next"))
 	if u.access == nil {
-		return answer{next: next}, nil // nobody is asked here
+		return answer{next: next}, nil // the server requires no authentication
 	}
 	return answer{page: "login", title: "Sign in", data: loginPage{Next: next}}, nil
 }
 
-// signIn takes a token and gives a session for it.
+// signIn starts a session for a token.
 func (u *UI) signIn(r *http.Request, _ visitor) (answer, error) {
 	next := local(r.PostFormValue("next"))
 	if u.access == nil {

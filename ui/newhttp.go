@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// newHTTPForm is a job of HTTP requests as somebody writes it: one request by its fields, or all of it as JSON.
+// newHTTPForm is the form of a job of HTTP requests: one request by its fields, or all as JSON.
 type newHTTPForm struct {
 	visitor
 	Key, App, Description string
@@ -22,7 +22,7 @@ type newHTTPForm struct {
 	Headers               string // a line each, Name: value
 	Body                  string
 	Timeout, Retries      string
-	JSON                  string // all of what it is to do; "" = the one request above
+	JSON                  string // the whole definition; "" = the one request above
 	Methods               []string
 	Fault                 string
 }
@@ -47,7 +47,7 @@ func (u *UI) newHTTPPage(r *http.Request, v visitor) (answer, error) {
 	return newHTTPFormOf(r, v).answer(0), nil
 }
 
-// newHTTP makes the job, and runs it once if it is to be tried.
+// newHTTP creates the job, and runs it once if requested.
 func (u *UI) newHTTP(r *http.Request, v visitor) (answer, error) {
 	f := newHTTPFormOf(r, v)
 	who := v.Who
@@ -73,9 +73,9 @@ func (u *UI) newHTTP(r *http.Request, v visitor) (answer, error) {
 	return goTo("/runs/"+made.ID.String(), "started"), nil
 }
 
-// untried asks for the run of a job again that was made and not run. The form of the job would be refused by now.
+// untried shows the form to run a job that was created but not run. The form of the job would be refused by now.
 func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer, error) {
-	u.log.WarnContext(r.Context(), "a new job was not tried", "key", key, "err", err)
+	u.log.WarnContext(r.Context(), "cannot run a new job", "key", key, "err", err)
 	r.SetPathValue("key", key)
 	f, unread := u.argsFormOf(r, v)
 	refusal, ok := errors.AsType[*kernel.Refusal](err)
@@ -86,7 +86,7 @@ func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer,
 	return f.answer(statusOf(err)), nil
 }
 
-// wanted is the job that the form asks for.
+// wanted returns the job of the form.
 func (f *newHTTPForm) wanted() (ops.Wanted, error) {
 	w := ops.Wanted{Key: jobs.Key(f.Key), Kind: kernel.Triggered, App: f.App}
 	if f.Schedule != "" {
@@ -118,7 +118,7 @@ func (f *newHTTPForm) wanted() (ops.Wanted, error) {
 	return w, nil
 }
 
-// spec is what the job is to do, as JSON.
+// spec returns the job's requests as JSON.
 func (f *newHTTPForm) spec() ([]byte, error) {
 	if f.JSON != "" {
 		if !json.Valid([]byte(f.JSON)) {

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// A job of a request is made by a form, and tried at once; what is wrong is told with what was written still there.
+// A form creates a job of a request, and tries it at once; errors are shown with the input.
 func TestNewHTTPJob(t *testing.T) {
 	s := newScene(t)
 	answer, body := s.get("/jobs")
@@ -61,13 +61,13 @@ func TestNewHTTPJob(t *testing.T) {
 func TestWhatAnHTTPJobCalls(t *testing.T) {
 	s := newScene(t)
 	form := url.Values{"key": {"app.chain"}, "app": {"http"}, "timeout": {"90s"}, "retries": {"0"}, "json": {`{"request":[{"method":"POST","url":"http://example.com/begin?day=${$.day}","respEnvName":"FIRST"},
-		{"url":"service://far/<b>"}],"async":true,"checkUrl":"http://example.com/${responses[0].id}","checkRateSeconds":7,"notification":[{"method":"PUT","url":"http://example.com/told","stateEquals":"finalFailed"}]}`}}
+		{"url":"service://far/<b>"}],"async":true,"checkUrl":"http://example.com/${responses[0].id}","checkRateSeconds":7,"notification":[{"method":"PUT","url":"http://example.com/done","stateEquals":"finalFailed"}]}`}}
 	if answer, body := s.post("/new", form); answer.StatusCode != 303 {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}
 	answer, body := s.get("/jobs/app.chain")
 	s.has("the chain", answer, body, 200, "<h2>Requests</h2>", "request 1", "<code>POST http://example.com/begin?day=${$.day}</code>", "response stored as ${FIRST}",
-		"request 2", "<code>GET service://far/&lt;b&gt;</code>", "check", "<code>GET http://example.com/${responses[0].id}</code>", "every 7 s", "<code>PUT http://example.com/told</code>", "for finalFailed")
+		"request 2", "<code>GET service://far/&lt;b&gt;</code>", "check", "<code>GET http://example.com/${responses[0].id}</code>", "every 7 s", "<code>PUT http://example.com/done</code>", "for finalFailed")
 
 	form.Set("key", "app.back")
 	form.Set("json", `{"request":[{"url":"http://example.com/?to=${schedulingFeedbackUrl}"}],"async":true}`)
@@ -94,12 +94,12 @@ func TestNewHTTPJobThatIsNotTried(t *testing.T) {
 	}
 
 	for code, says := range map[jobs.Code][]string{
-		jobs.Conflict: {"The job was created, but not run: nobody is there", `action="/jobs/app.conflict/trigger"`, "!409:"},
+		jobs.Conflict: {"The job was created, but not run: no worker", `action="/jobs/app.conflict/trigger"`, "!409:"},
 		jobs.Unknown:  {"outcome unknown", "job app.outcome was created; whether its run started is unknown"},
 	} {
 		s.breaks(func(k kernel.Command) error {
 			if _, ok := k.(kernel.Create); ok {
-				return kernel.Refuse(code, "nobody is there")
+				return kernel.Refuse(code, "no worker")
 			}
 			return nil
 		})

@@ -36,7 +36,7 @@ func (s *scene) breaks(err func(kernel.Command) error) {
 
 var errDoubt error = kernel.Refuse(jobs.Unknown, "outcome unknown: the answer has not come")
 
-// What may have been done is not said not to have been: whoever hears that does it again.
+// An unknown outcome is not shown as a failure: the user would repeat the request.
 func TestOutcomeThatIsNotKnown(t *testing.T) {
 	s := newScene(t)
 	s.breaks(func(kernel.Command) error { return errDoubt })

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ui/chart"
 )
 
-// overview is the first page: what needs attention, how much goes on, what comes next.
+// overview is the first page: problems, current activity, next due times.
 type overview struct {
 	visitor
 	ops.Overview
@@ -63,7 +63,7 @@ func (u *UI) overview(r *http.Request, v visitor) (answer, error) {
 	return answer{page: "overview", data: p}, nil
 }
 
-// urgent is something to look at, as the page shows it.
+// urgent is a problem as the page shows it.
 type urgent struct {
 	ops.Attention
 	Tone string // bad or warn
@@ -71,7 +71,7 @@ type urgent struct {
 	Path string // where to look
 }
 
-// urgentOf leads to the run, or the job, or the list where somebody can do something about it.
+// urgentOf links a problem to the run, the job, or the list where a user can act on it.
 func urgentOf(a ops.Attention) urgent {
 	w := urgent{Attention: a, Tone: "bad", Path: "/workers"}
 	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused automatically", ops.Lost: "worker lost",
@@ -89,13 +89,13 @@ func urgentOf(a ops.Attention) urgent {
 	return w
 }
 
-// latest are the newest runs in a state.
+// latest returns the newest runs in a state.
 func (u *UI) latest(ctx context.Context, who ops.Who, state jobs.State) ([]runRow, error) {
 	page, err := u.ops.Runs(ctx, who, metastore.RunQuery{State: state, Limit: homeRuns})
 	return u.runRows(page.Runs), err
 }
 
-// draw makes the charts.
+// draw renders the charts.
 func (p *overview) draw(base string) {
 	live := p.Live
 	p.Busy, p.Waiting, p.Delayed = live[jobs.Processing], live[jobs.Enqueued]+live[jobs.Failed], live[jobs.Scheduled]
@@ -115,7 +115,7 @@ const (
 	chartHours   = 24
 )
 
-// columns are n steps of time, the last one that in which now is.
+// columns returns n steps of time, the last one with the current time.
 func columns(n int, step time.Duration, now time.Time) []time.Time {
 	at := make([]time.Time, n)
 	for i := range at {
@@ -124,7 +124,7 @@ func columns(n int, step time.Duration, now time.Time) []time.Time {
 	return at
 }
 
-// minutes are how many runs ended, and how late they began, in the last hour.
+// minutes converts the last hour: how many runs ended, and how late they started.
 func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 	at := columns(chartMinutes, time.Minute, now)
 	stack := chart.Stack{Title: "Finished per minute", At: at, Series: []chart.Series{
@@ -139,7 +139,7 @@ func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 		if m.At.Before(at[0]) || i >= len(at) {
 			continue
 		}
-		// The last failed attempt of a run that is Terminated is both.
+		// The last failed attempt of a run that is Terminated counts as both.
 		for j, n := range []int{m.Succeeded, m.Skipped + m.Cancelled, max(0, m.Failed-m.Terminated), m.Terminated} {
 			stack.Series[j].Values[i] = int64(n)
 		}
@@ -148,7 +148,7 @@ func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 	return stack, band
 }
 
-// hours are how runs ended in the last day.
+// hours converts the last day: how runs ended.
 func hours(counts []kernel.Tally, now time.Time) chart.Stack {
 	at := columns(chartHours, time.Hour, now)
 	series := map[jobs.State]int{jobs.Succeeded: 0, jobs.Skipped: 1, jobs.Cancelled: 2, jobs.Terminated: 3}

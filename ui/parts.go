@@ -10,15 +10,15 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// mostParts is how many parts of a broadcast a line of a list opens to. Of larger ones it tells how many there are.
+// mostParts is how many runs of a broadcast a line of a list expands to. For larger ones it shows their number.
 const mostParts = 100
 
-// whole says that a filter asks for runs, and not for single parts of broadcasts.
+// whole reports whether a filter selects runs, and not single parts of broadcasts.
 func (f runFilter) whole() bool {
 	return f.State == "" && f.Worker == "" && f.Parent == "" && f.Code == ""
 }
 
-// fold makes one line of all parts of a broadcast, in the place of the first of them.
+// fold merges the parts of a broadcast into one line, at the first of them.
 func (u *UI) fold(ctx context.Context, who ops.Who, rows []runRow) ([]runRow, error) {
 	of := map[jobs.ID][]*kernel.Run{}
 	for _, r := range rows {
@@ -75,7 +75,7 @@ func (u *UI) fold(ctx context.Context, who ops.Who, rows []runRow) ([]runRow, er
 	return folded, nil
 }
 
-// groupOf is the broadcast that a run is a part of, or zero.
+// groupOf returns the broadcast of a run, or zero.
 func groupOf(run *kernel.Run) jobs.ID {
 	if run.Place == nil || run.Place.Total < 2 {
 		return jobs.ID{}

@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// pauseForm asks why a job is to be paused, and until when.
+// pauseForm is the form of a pause: the reason, and its end.
 type pauseForm struct {
 	visitor
 	Key    jobs.Key
@@ -56,7 +56,7 @@ func (u *UI) pause(r *http.Request, v visitor) (answer, error) {
 	return backTo(f.Back, f.Key, "paused"), err
 }
 
-// backTo leads to where a form was, or to the page of its job.
+// backTo redirects to the page of the form, or to that of its job.
 func backTo(back string, key jobs.Key, did string) answer {
 	if back == "" {
 		return goTo("/jobs/"+string(key), did)
@@ -64,8 +64,7 @@ func backTo(back string, key jobs.Key, did string) answer {
 	return goTo(local(back), did)
 }
 
-// pauseEnd is when a pause ends that somebody chose by a word; zero: when it is resumed. Days begin and clocks show
-// what they do in the zone.
+// pauseEnd returns the chosen end of a pause; zero: until resumed. Days and times are those of the zone.
 func pauseEnd(word, at, zone string, now time.Time) (time.Time, error) {
 	if err := checkZone(zone); err != nil {
 		return time.Time{}, err
@@ -90,7 +89,7 @@ func pauseEnd(word, at, zone string, now time.Time) (time.Time, error) {
 		}
 		return t, err
 	}
-	return time.Time{}, kernel.Invalid("%.20q is none of resumed, hour, tomorrow, monday, at", word)
+	return time.Time{}, kernel.Invalid("invalid end %.20q: want resumed, hour, tomorrow, monday or at", word)
 }
 
 func (u *UI) resume(r *http.Request, v visitor) (answer, error) {

@@ -14,25 +14,25 @@ import (
 // runRow is a line of a table of runs.
 type runRow struct {
 	*kernel.Run
-	Error    string // of the last attempt, for people
+	Error    string // of the last attempt, for users
 	Why      string
-	When     time.Time     // of its latest move
+	When     time.Time     // of its latest transition
 	Most     int           // attempts it may need
-	Begun    bool          // an attempt has begun
+	Begun    bool          // an attempt has started
 	Late     time.Duration // from due to the first attempt
 	Took     time.Duration // of the current or last attempt
 	Progress *bus.Progress
 	Stuck    bool
-	Text     string // its error, or how far it is
+	Text     string // its error, or its progress
 
-	// Of a line that stands for all parts of a broadcast:
+	// For a line that stands for all parts of a broadcast:
 	Group jobs.ID
 	Of    int           // parts
 	Done  int           // of them have succeeded
-	Parts []*kernel.Run // in their order; nil = there are too many to be told
+	Parts []*kernel.Run // in their order; nil = too many to list
 }
 
-// latest is when a run last moved.
+// latest returns when a run last changed its state.
 func latest(run *kernel.Run) time.Time {
 	if n := len(run.Moves); n > 0 {
 		return run.Moves[n-1].At
@@ -48,7 +48,7 @@ func (u *UI) runRows(list []*kernel.Run) []runRow {
 	return rows
 }
 
-// unplaced adds to ready runs the reason why no worker gets them.
+// unplaced adds the reason why no worker gets a ready run.
 func (u *UI) unplaced(ctx context.Context, who ops.Who, rows []runRow) {
 	var workers []ops.Worker
 	reasons := map[jobs.Key]string{} // of runs that any worker with the job may take

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// runPage is all about one run.
+// runPage is the page of one run.
 type runPage struct {
 	visitor
 	runRow
@@ -24,26 +24,26 @@ type runPage struct {
 	In       text   // its arguments
 	Out      text   // its result
 	Kept     text   // its checkpoint
-	Trace    string // the id under which traces are found
-	Explains string // why it stands where it does
-	Spread   bool   // it is a part of a broadcast, and the parent of the others
+	Trace    string // the ID of its trace
+	Explains string // the explanation of its state
+	Spread   bool   // it is a run of a broadcast, and the parent of the others
 	Children []runRow
 	More     bool // children than those
 	CanStop  bool
 	CanRun   bool
-	Fault    string // why what was asked for was not done
+	Fault    string // error of a refused form
 	Curl     string
 	Go       string
 }
 
-// moveRow is one line of the history, with how long the run stayed there.
+// moveRow is one line of the history, with how long the run stayed in that state.
 type moveRow struct {
 	kernel.Move
 	Why  string
-	Held time.Duration // until the next move; negative = it is still there
+	Held time.Duration // until the next transition; negative = it is the current state
 }
 
-// text is JSON for reading, cut if it is long.
+// text is JSON for reading, shortened if it is long.
 type text struct {
 	Text string
 	Cut  bool
@@ -58,7 +58,7 @@ func (u *UI) run(r *http.Request, v visitor) (answer, error) {
 	return u.runAnswer(r, v, func(*runPage) {})
 }
 
-// runAnswer is the page of a run, with what a refused form adds.
+// runAnswer returns the page of a run, with the additions of a refused form.
 func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, error) {
 	ctx := r.Context()
 	id, err := runID(r)
@@ -149,7 +149,7 @@ func (u *UI) again(r *http.Request, v visitor) (answer, error) {
 	return goTo("/runs/"+made.ID.String(), "started"), nil
 }
 
-// refused shows the run's page again, with why what was asked for was not done.
+// refused shows the run's page again, with the error.
 func (u *UI) refused(r *http.Request, v visitor, err error) (answer, error) {
 	status := statusOf(err)
 	if status != http.StatusUnprocessableEntity && status != http.StatusConflict {
@@ -160,7 +160,7 @@ func (u *UI) refused(r *http.Request, v visitor, err error) (answer, error) {
 	return a, failed
 }
 
-// curl is the same run by the API, for a shell.
+// curl returns a command that starts the same run by the API.
 func (u *UI) curl(r *http.Request, run *kernel.Run) string {
 	lines := []string{"curl -X POST " + quoted(u.origin(r)+"/api/v1/jobs/"+string(run.Key)+"/trigger")}
 	if !u.open {
@@ -176,7 +176,7 @@ func (u *UI) curl(r *http.Request, run *kernel.Run) string {
 	return strings.Join(lines, " \\\n  ")
 }
 
-// origin is where this site is, as the browser knows it.
+// origin returns the address of this site, as the browser knows it.
 func (u *UI) origin(r *http.Request) string {
 	scheme := "http"
 	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
@@ -185,10 +185,10 @@ func (u *UI) origin(r *http.Request) string {
 	return scheme + "://" + r.Host + u.base
 }
 
-// quoted is a word for a shell, whatever is in it.
+// quoted quotes a text for a shell.
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// goCall is the same run by a program.
+// goCall returns code that starts the same run.
 func goCall(run *kernel.Run) string {
 	args := ""
 	if len(run.Args) > 0 {
@@ -204,7 +204,7 @@ func goText(s string) string {
 	return strconv.Quote(s)
 }
 
-// attempt is one try of a run, with its place among the others: a bar of waiting and a bar of work.
+// attempt is one attempt of a run, with its place on a time scale: a bar of waiting and a bar of work.
 type attempt struct {
 	N           uint32
 	Worker      string
@@ -212,7 +212,7 @@ type attempt struct {
 	Why         string
 	Error       string
 	Begun       time.Time
-	Waited      time.Duration // for it, since the one before or since the run was due
+	Waited      time.Duration // since the previous attempt, or since the run was due
 	Took        time.Duration
 	WaitX, RunX int // of attemptScale
 	WaitW, RunW int
@@ -223,7 +223,7 @@ const (
 	mostAttempts = 30 // on the page, the latest
 )
 
-// attemptsOf reads the attempts of a run out of its history. Time begins when it was first due, or was asked for.
+// attemptsOf extracts the attempts of a run from its history. Time starts when it was first due, or was requested.
 func attemptsOf(run *kernel.Run, now time.Time) (list []attempt, skipped int) {
 	var since, first time.Time // since when it waits
 	for i, m := range run.Moves {
@@ -267,11 +267,11 @@ func attemptsOf(run *kernel.Run, now time.Time) (list []attempt, skipped int) {
 		a := &list[i]
 		a.WaitX, a.RunX = at(a.Begun.Add(-a.Waited)), at(a.Begun)
 		a.WaitW = a.RunX - a.WaitX
-		a.RunW = max(4, at(a.Begun.Add(a.Took))-a.RunX) // what is there is seen
+		a.RunW = max(4, at(a.Begun.Add(a.Took))-a.RunX) // at least visible
 		a.RunX = min(a.RunX, attemptScale-a.RunW)
 	}
 	return list, skipped
 }
 
-// Bad says that the attempt did not end well.
+// Bad reports whether the attempt failed.
 func (a attempt) Bad() bool { return a.State == jobs.Failed || a.State == jobs.Terminated }

@@ -27,16 +27,16 @@ type runsPage struct {
 	Newest  string // paths of other pages of the list, or ""
 	Newer   string
 	Older   string
-	Through time.Time // the search was cut short: everything back to here was looked at
-	Faults  []string  // what is wrong with the filter
-	Here    string    // where the forms come back to
-	Done    string    // what a form has just done
+	Through time.Time // the search was cut short at this time
+	Faults  []string  // errors of the filter
+	Here    string    // where the forms redirect to
+	Done    string    // the result of a form
 	Keys    []jobs.Key
 	Workers []string
 	Origins []kernel.Origin
 }
 
-// runFilter is what the URL asks for, as it was typed.
+// runFilter is the filter in the URL, as it was typed.
 type runFilter struct {
 	State, Job, Worker, Origin, Parent, From, To, Code string
 	Cursor                                             string
@@ -55,11 +55,11 @@ type stateTab struct {
 
 const (
 	runsRows = 50
-	// mostBack is how many pages back a URL remembers; beyond, "newest" leads to the first.
+	// mostBack is how many previous pages a URL remembers; beyond, "newest" links to the first.
 	mostBack = 20
-	// countedExactly is up to where a count on a tab is shown as it is.
+	// countedExactly is the largest count that a tab shows exactly.
 	countedExactly = 10_000
-	// localTime is how browsers send a date and time; it is read as UTC.
+	// localTime is the format of browsers for a date and time; it is read as UTC.
 	localTime = "2006-01-02T15:04"
 )
 
@@ -71,12 +71,12 @@ func filterOf(q url.Values) runFilter {
 	return f
 }
 
-// Any says that something narrows the list beside the state.
+// Any reports whether a field other than the state filters the list.
 func (f runFilter) Any() bool {
 	return f.Job != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.From != "" || f.To != "" || f.Code != ""
 }
 
-// values are the filter without its place in the list.
+// values returns the filter without the position in the list.
 func (f runFilter) values() url.Values {
 	v := url.Values{}
 	for name, text := range map[string]string{"state": f.State, "job": f.Job, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "code": f.Code} {
@@ -94,7 +94,7 @@ func runsPath(v url.Values) string {
 	return "/runs?" + v.Encode()
 }
 
-// at is the path of another page of the list.
+// at returns the path of another page of the list.
 func (f runFilter) at(cursor string, back []string) string {
 	v := f.values()
 	if cursor != "" {
@@ -106,7 +106,7 @@ func (f runFilter) at(cursor string, back []string) string {
 	return runsPath(v)
 }
 
-// query reads the filter. What cannot be read is told and left out.
+// query converts the filter. Invalid fields are reported and left out.
 func (f runFilter) query() (q metastore.RunQuery, faults []string) {
 	wrong := func(err error) {
 		if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
@@ -133,7 +133,7 @@ func (f runFilter) query() (q metastore.RunQuery, faults []string) {
 		}
 	}
 	if f.Origin != "" && !slices.Contains(origins, q.Origin) {
-		wrong(kernel.Invalid("origin %.40q is none of %q", f.Origin, origins))
+		wrong(kernel.Invalid("invalid origin %.40q: want one of %q", f.Origin, origins))
 		q.Origin = ""
 	}
 	if q.From, err = timeOf(f.From); err != nil {
@@ -167,7 +167,7 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 	p := runsPage{visitor: v, Filter: f, Faults: faults, Origins: origins, Here: f.at(f.Cursor, f.Back), Done: doneText(r.URL.Query())}
 	page, err := u.ops.Runs(ctx, who, q)
 	if jobs.CodeOf(err) == jobs.BadInput && f.Cursor != "" {
-		// A list that was bookmarked long ago: begin at its top.
+		// A bookmark of an old list: start at its top.
 		q.Cursor, f.Cursor, f.Back = "", "", nil
 		page, err = u.ops.Runs(ctx, who, q)
 	}
@@ -206,8 +206,8 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 	return answer{page: "runs", title: "Runs", data: p}, nil
 }
 
-// stateTabs counts, where counting costs nothing: runs that are not over by what is kept of them, those that are by
-// the hours of the last day. Under another filter only what stands on the page is known.
+// stateTabs counts where counting is cheap: unfinished runs by their counters, finished ones by the hours of the last
+// day. Under another filter only the runs on the page are counted.
 func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastore.RunQuery, page metastore.Page) ([]stateTab, error) {
 	narrow := f
 	narrow.Job = ""
@@ -250,7 +250,7 @@ func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastor
 	return tabs, nil
 }
 
-// counted is a count that fits onto a tab.
+// counted formats a count for a tab.
 func counted(n int64) string {
 	if n > countedExactly {
 		return count(countedExactly) + "+"
@@ -258,7 +258,7 @@ func counted(n int64) string {
 	return count(int(n))
 }
 
-// bulk does one thing to all runs that were ticked, and says how it went: the list is shown again with a sentence.
+// bulk does one action on all selected runs, and shows the list again with the result.
 func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 	ctx, who := r.Context(), v.Who
 	who.Reason = r.PostFormValue("reason")
@@ -286,13 +286,13 @@ func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 		case "again":
 			_, err = u.ops.Again(ctx, who, id, nil, "")
 		default:
-			return answer{}, kernel.Invalid("do is %.20q, it must be cancel or again", what)
+			return answer{}, kernel.Invalid("invalid do %.20q: want cancel or again", what)
 		}
 		refusal, ok := errors.AsType[*kernel.Refusal](err)
 		switch {
 		case err == nil:
 			did++
-		case ok && refusal.Code == jobs.Unknown: // not to be told with those that were not
+		case ok && refusal.Code == jobs.Unknown: // not to be counted with the refused ones
 			return answer{}, kernel.Refuse(jobs.Unknown, "completed for %s; the outcome for run %s is unknown: check the runs before you repeat the request", plural(did, "run"), id)
 		case ok && refusal.Code != jobs.Forbidden && (refusal.Code != jobs.Unavailable || did > 0):
 			refused++
@@ -321,7 +321,7 @@ func (u *UI) bulk(r *http.Request, v visitor) (answer, error) {
 	return answer{next: here.String()}, nil
 }
 
-// doneText says what bulk did. It comes by the URL, so it says no more than numbers and a refusal.
+// doneText describes the result of bulk. It comes from the URL, so it has only numbers and a refusal.
 func doneText(q url.Values) string {
 	n, err := strconv.Atoi(q.Get("n"))
 	if err != nil {
@@ -330,19 +330,19 @@ func doneText(q url.Values) string {
 	var text string
 	switch q.Get("bulk") {
 	case "cancel":
-		text = told(n, "run was cancelled.", "runs were cancelled.")
+		text = result(n, "run was cancelled.", "runs were cancelled.")
 	case "again":
-		text = told(n, "run was started again.", "runs were started again.")
+		text = result(n, "run was started again.", "runs were started again.")
 	default:
 		return ""
 	}
 	if no, err := strconv.Atoi(q.Get("no")); err == nil && no > 0 {
-		text += " " + told(no, "was not: ", "were not, the first because ") + firstLine(q.Get("why")) + "."
+		text += " " + result(no, "was not: ", "were not, the first because ") + firstLine(q.Get("why")) + "."
 	}
 	return text
 }
 
-func told(n int, one, many string) string {
+func result(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

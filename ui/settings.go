@@ -14,31 +14,31 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// About is what a process knows of itself, for the page of settings.
+// About describes the process, for the page of settings.
 type About struct {
 	Node    string // its name
-	Store   string // where rows are kept, in words
+	Store   string // where rows are stored
 	Version string // of the program or the library
 }
 
-// settingsPage is what holds for all jobs.
+// settingsPage is the settings of all jobs.
 type settingsPage struct {
 	visitor
 	Modes                         []debugMode
-	Misfire                       string // as typed, or as it holds
-	Default                       string // what holds if nobody says so
-	Limits                        string // of apps, as typed, or as they hold
-	Budget                        string // of retries, as typed, or as it holds
-	WasLimits, WasBudget          string // what stood there when the form was made
+	Misfire                       string // as typed, or the current value
+	Default                       string // the default value
+	Limits                        string // of apps, as typed, or the current value
+	Budget                        string // of retries, as typed, or the current value
+	WasLimits, WasBudget          string // the values when the form was made
 	NewJobs                       kernel.NewJobs
 	Fault                         string
-	Field                         string // which form was refused: misfire, limits, newJobs, recurring, triggered
+	Field                         string // the refused form: misfire, limits, newJobs, recurring, triggered
 	Defaults                      []defaultRow
 	About                         About
 	Leader                        ops.Leader
 	Cleaning                      ops.Cleaning
 	CleanJob, CleanAge, CleanSays string
-	Cleaned                       time.Time // up to when runs of all jobs were cleared away by hand
+	Cleaned                       time.Time // runs of all jobs that finished before were purged by hand
 	Go                            string
 	Revision                      uint64
 }
@@ -52,11 +52,11 @@ type debugMode struct {
 	Fault string
 }
 
-// defaultRow is a setting that jobs follow as long as nobody says otherwise about them.
+// defaultRow is a default that jobs follow unless it is set for them.
 type defaultRow struct {
 	Name                 string
 	Recurring, Triggered string
-	SaidR, SaidT         bool // somebody has set it, for all jobs of the kind
+	SaidR, SaidT         bool // it is set for all jobs of the kind
 }
 
 func (u *UI) settings(r *http.Request, v visitor) (answer, error) {
@@ -84,7 +84,7 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 	return answer{page: "settings", title: "Settings", data: p}, nil
 }
 
-// configure changes settings that are numbers.
+// configure changes the misfire limit and the state of new jobs.
 func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	if r.PostForm.Has("budget") {
 		return u.configureLimits(r, v)
@@ -110,7 +110,7 @@ func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	return goTo("/settings", "settings"), nil
 }
 
-// clean clears runs away, or counts what would go.
+// clean purges runs, or counts them.
 func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
 	job, age, dry := strings.TrimSpace(r.PostFormValue("job")), strings.TrimSpace(r.PostFormValue("age")), r.PostFormValue("dry") == "true"
 	d, err := time.ParseDuration(age)
@@ -133,8 +133,8 @@ func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
 	})
 }
 
-// configureLimits changes what holds for all jobs together. A field that was not written in is left as it is by now:
-// somebody else may have changed it meanwhile.
+// configureLimits changes the limits of all jobs together. A field that the user has not changed is left as it is: it
+// may have been changed concurrently.
 func (u *UI) configureLimits(r *http.Request, v visitor) (answer, error) {
 	limits, err := kernel.ParseLimits(r.PostFormValue("limits"))
 	budget, wrong := kernel.ParseRate(r.PostFormValue("budget"))
@@ -155,7 +155,7 @@ func (u *UI) configureLimits(r *http.Request, v visitor) (answer, error) {
 	return goTo("/settings", "settings"), nil
 }
 
-// debug switches a debug mode, and leads back to where the switch was.
+// debug switches a debug mode, and redirects to the page of the switch.
 func (u *UI) debug(r *http.Request, v visitor) (answer, error) {
 	on := r.PostFormValue("on") == "true"
 	var k kernel.Configure
@@ -166,7 +166,7 @@ func (u *UI) debug(r *http.Request, v visitor) (answer, error) {
 	case "triggered":
 		k.TriggeredDebug = &on
 	default:
-		return answer{}, kernel.Invalid("kind %.20q is neither recurring nor triggered", kind)
+		return answer{}, kernel.Invalid("invalid kind %.20q: want recurring or triggered", kind)
 	}
 	v.Who.Reason = r.PostFormValue("reason")
 	if _, err := u.ops.Configure(r.Context(), v.Who, k, ops.Held(r.PostFormValue("held"))); err != nil {
@@ -175,7 +175,7 @@ func (u *UI) debug(r *http.Request, v visitor) (answer, error) {
 	return goTo("/settings", "debug"), nil
 }
 
-// unsettled shows the page again, with what was typed and why it was not taken.
+// unsettled shows the page again, with the input and the error.
 func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (answer, error) {
 	status := statusOf(err)
 	if status != http.StatusUnprocessableEntity && status != http.StatusConflict {
@@ -202,7 +202,7 @@ func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (ans
 	return a, failed
 }
 
-// defaultRows are what a job without a word of its own follows.
+// defaultRows are the defaults of jobs.
 func defaultRows(g *kernel.Global) []defaultRow {
 	show := func(kind kernel.Kind) map[string]string {
 		p := (&kernel.Definition{Kind: kind}).Resolve(g)
@@ -216,7 +216,7 @@ func defaultRows(g *kernel.Global) []defaultRow {
 			"leaseLost": string(p.LeaseLost), "misfire": string(p.Misfire), "priority": fmt.Sprint(p.Priority),
 			"startWithin": cmp.Or(zeroAs(p.StartWithin, "no deadline"), shortDuration(p.StartWithin)), "zone": cmp.Or(p.Zone, "UTC"), "gap": string(p.Gap), "twice": string(p.Twice),
 			"route": string(p.Route), "codeVersion": string(p.CodeVersion), "pinAway": string(p.PinAway),
-			"keepFor": cmp.Or(zeroAs(p.KeepFor, "for ever"), shortDuration(p.KeepFor)), "keepSucceeded": all(p.KeepSucceeded), "keepOthers": all(p.KeepOthers),
+			"keepFor": cmp.Or(zeroAs(p.KeepFor, "unlimited"), shortDuration(p.KeepFor)), "keepSucceeded": all(p.KeepSucceeded), "keepOthers": all(p.KeepOthers),
 		}
 	}
 	recurring, triggered := show(kernel.Recurring), show(kernel.Triggered)
@@ -250,7 +250,7 @@ func zeroAs(d time.Duration, word string) string {
 	return ""
 }
 
-// shortDuration is a length of time as people write it: 30s, 1h.
+// shortDuration formats a duration: 30s, 1h.
 func shortDuration(d time.Duration) string {
 	s := d.String()
 	s = strings.TrimSuffix(s, "m0s") + map[bool]string{true: "m"}[strings.HasSuffix(s, "m0s")]

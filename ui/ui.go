@@ -1,16 +1,16 @@
-// Package ui is the live page: what goes on, what comes next, what went wrong, and what can be done about it.
+// Package ui serves the dashboard: live pages about jobs and runs, and forms to act on them.
 //
-// Pages are rendered here, by templates that are part of the program, and are whole without JavaScript. Small modules
-// (static/live.js and its neighbours) listen to one stream of events and fetch the page's parts again when something
-// has changed; an event never carries data, so what a page shows always comes through the same handler and the same
-// rights. Writes are forms that call the verbs of package ops.
+// Where to start: [New], which lists the routes; frame.go for the common part of all pages; then one file, and one
+// template, per page. static/style.css begins with a list of the parts of pages; package chart draws.
 //
-// Where to start: [New], which lists the routes; frame.go for what all pages have in common; then one file, and one
-// template, per page. static/style.css begins with a list of the parts that pages are made of; package chart draws.
+// Pages are rendered here, by embedded templates, and work without JavaScript. Small modules (static/live.js and
+// others) listen to one stream of events and fetch the page's parts again after a change; an event has no data, so a
+// page's data always passes the same handler and the same authorization. Writes are forms that call the verbs of
+// package ops.
 //
-// Sharp edges: nothing on a page may be inline script or style, the policy in the header forbids it. Sizes are
-// attributes of SVG and progress elements. Fragments are shared between readers of the same role for up to a second
-// (fragment.go), so a page may not depend on who reads it, only on what they may do.
+// Sharp edges: the policy in the header forbids inline scripts and styles. Sizes are attributes of SVG and progress
+// elements. Users of the same role share fragments for up to a second (fragment.go), so a page may depend on the role,
+// but not on the user.
 package ui
 
 import (
@@ -32,48 +32,48 @@ import (
 //go:embed templates static
 var files embed.FS
 
-// policy is what a page may do: show what it was sent, and talk to where it came from.
+// policy is the Content-Security-Policy: only resources and requests of this server.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; " +
 	"base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types fragment"
 
-// Config is what the pages stand on.
+// Config configures the pages.
 type Config struct {
 	// Ops are the verbs.
 	Ops *ops.Ops
 	// Base is the path under which the pages are mounted, such as "/jobs"; "" = at the root. The handler expects it to
 	// have been stripped (http.StripPrefix).
 	Base string
-	// Who says who sends a request; an error of jobs.Forbidden leads to the login page. Nil means a nameless person of
-	// the default tenant who may do everything.
+	// Who authenticates a request; an error of jobs.Forbidden redirects to the login page. Nil makes every caller an
+	// anonymous user of the default tenant with all permissions.
 	Who func(*http.Request) (ops.Who, error)
-	// Admit refuses a request that comes too soon after others of the same person; nil means that none does.
+	// Admit refuses a request that exceeds its user's rate limit; nil admits all.
 	Admit func(ops.Who) error
-	// Access lets people sign in, and then Who may be left out; nil means that nobody can.
+	// Access lets users sign in, and then Who may be left out; nil disables signing in.
 	Access Access
-	// Notice is a sentence that stands on top of every page, or "".
+	// Notice is a sentence at the top of every page, or "".
 	Notice string
-	// Bus is the NATS address that the pages put into code to copy; "" = the default port.
+	// Bus is the NATS address in code to copy; "" = the default port.
 	Bus string
-	// About is what the page of settings says about this process.
+	// About describes this process on the page of settings.
 	About About
-	// Logger gets what went wrong inside; nil means discard.
+	// Logger gets internal errors; nil means discard.
 	Logger *slog.Logger
 }
 
-// UI answers the requests of browsers.
+// UI serves the dashboard.
 type UI struct {
 	ops       *ops.Ops
 	base      string
 	who       func(*http.Request) (ops.Who, error)
 	admit     func(ops.Who) error
 	access    Access
-	open      bool // nobody is asked who they are
+	open      bool // the server requires no authentication
 	notice    string
 	bus       string
 	about     About
 	log       *slog.Logger
-	pages     map[string]*template.Template // by the name of the page
-	parts     map[string]*template.Template // the same for fragments, without words that change by themselves
+	pages     map[string]*template.Template // by page
+	parts     map[string]*template.Template // the same for fragments, without relative times
 	static    string                        // path of the static files, which changes when they do
 	hub       hub
 	fragments fragments
@@ -82,7 +82,7 @@ type UI struct {
 	http.Handler
 }
 
-// New makes the pages.
+// New returns the dashboard.
 func New(c Config) *UI {
 	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, admit: c.Admit, access: c.Access, notice: c.Notice, bus: c.Bus, about: c.About, log: c.Logger}
 	if u.who == nil && c.Access != nil {
@@ -167,8 +167,8 @@ func New(c Config) *UI {
 	return u
 }
 
-// parse reads the templates: frame.gohtml and parts.gohtml are part of every page, each other file is a page of its
-// own and defines "content".
+// parse reads the templates: frame.gohtml and parts.gohtml are part of every page, each other file is a page of its own
+// and defines "content".
 func (u *UI) parse() {
 	u.pages, u.parts = map[string]*template.Template{}, map[string]*template.Template{}
 	frame := template.Must(template.New("").Funcs(u.functions()).ParseFS(files, "templates/frame.gohtml", "templates/parts.gohtml"))
@@ -187,7 +187,7 @@ func (u *UI) parse() {
 	}
 }
 
-// Route is the pattern of the route that answers a request, such as "GET /runs/{id}".
+// Route returns the pattern of the route that serves a request, such as "GET /runs/{id}".
 func (u *UI) Route(r *http.Request) string {
 	_, pattern := u.mux.Handler(r)
 	return pattern
@@ -205,7 +205,7 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-// staticFiles never change under their path, so browsers may keep them.
+// staticFiles serves files that never change under their path, so browsers may cache them.
 func staticFiles() http.Handler {
 	static, err := fs.Sub(files, "static")
 	if err != nil {
@@ -222,7 +222,7 @@ func staticFiles() http.Handler {
 	})
 }
 
-// fingerprint of the static files.
+// fingerprint returns a hash of the static files.
 func fingerprint() string {
 	hash := sha256.New()
 	_ = fs.WalkDir(files, "static", func(path string, d fs.DirEntry, _ error) error {

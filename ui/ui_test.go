@@ -353,7 +353,7 @@ func TestActionsRefused(t *testing.T) {
 		{"/jobs/nope/trigger", nil, nil, 404, "there is no job"},
 		{"/runs/" + s.runs[jobs.Succeeded].String() + "/cancel", nil, nil, 409, "Succeeded"},
 		{"/runs/17/cancel", nil, nil, 404, "run not found"},
-		{"/debug", url.Values{"kind": {"all"}}, nil, 422, "neither"},
+		{"/debug", url.Values{"kind": {"all"}}, nil, 422, "want recurring or triggered"},
 		{"/jobs/app.work/trigger", nil, []string{"Sec-Fetch-Site", "cross-site"}, 403, ""},
 		{"/jobs/app.work/trigger", nil, []string{"Sec-Fetch-Site", "same-site"}, 403, ""},
 		{"/jobs/app.work/trigger", nil, []string{"Origin", "https://evil.example"}, 403, ""},

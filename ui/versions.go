@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// versionsPage is what held for a job, newest first.
+// versionsPage is the versions of a job, newest first.
 type versionsPage struct {
 	visitor
 	Key      jobs.Key
@@ -23,10 +23,10 @@ type versionRow struct {
 	ops.Version
 	Changes []altered
 	Now     bool
-	Back    bool // people had said something else then, so that there is a way back
+	Back    bool // the edits differed then, so that they can be restored
 }
 
-// altered is a field before and after, in the words of the form.
+// altered is a field before and after, as in the form.
 type altered struct{ Label, Old, New string }
 
 func (u *UI) versions(r *http.Request, v visitor) (answer, error) {

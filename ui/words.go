@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// How things are said on a page.
+// The texts and formats of pages.
 
 func (u *UI) functions() template.FuncMap {
 	return template.FuncMap{
@@ -39,8 +39,8 @@ func (u *UI) functions() template.FuncMap {
 	}
 }
 
-// timeless are the functions that differ in a fragment: words that grow old by themselves are left to the browser, so
-// that a part in which nothing happened stays the same to the byte.
+// timeless are the functions that differ in a fragment: the browser renders relative times, so that an unchanged part
+// has the same bytes.
 var timeless = template.FuncMap{"ago": nothing, "since": nothing}
 
 func nothing(time.Time) string { return "" }
@@ -53,7 +53,7 @@ type navLink struct {
 
 func nav(section, path, name, icon string) navLink { return navLink{path, name, icon, section == path} }
 
-// plural is a number with its word: "1 run", "3 runs".
+// plural formats a number with its noun: "1 run", "3 runs".
 func plural(n int, one string) string {
 	if n == 1 {
 		return "1 " + one
@@ -61,10 +61,10 @@ func plural(n int, one string) string {
 	return count(n) + " " + one + "s"
 }
 
-// nameless is who acts where nobody is asked who they are.
+// nameless is the actor where the server requires no authentication.
 const nameless = "person:page"
 
-// actorOf is who did something, as people call them.
+// actorOf returns the name of an actor.
 func actorOf(actor string) string {
 	if actor == nameless {
 		return "an anonymous user"
@@ -72,14 +72,14 @@ func actorOf(actor string) string {
 	return strings.TrimPrefix(actor, "person:")
 }
 
-// badge is a state as it is shown.
+// badge is a state on a page.
 type badge struct{ State, Class, Icon string }
 
 func badgeOf(s jobs.State) badge {
 	return badge{s.String(), strings.ToLower(s.String()), strings.ToLower(s.String())}
 }
 
-// ago says how far away a time is. live.js says it again every second, in the same words.
+// ago formats the distance of a time. live.js updates it every second, in the same words.
 func (u *UI) ago(t time.Time) string {
 	d := t.Sub(u.ops.Now())
 	switch {
@@ -91,7 +91,7 @@ func (u *UI) ago(t time.Time) string {
 	return rough(-d) + " ago"
 }
 
-// rough is a length of time in its largest unit, or in two where one says too little.
+// rough formats a duration in its largest unit, or in two where one is too coarse.
 func rough(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -104,7 +104,7 @@ func rough(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// long is how long something took.
+// long formats how long something took.
 func long(d time.Duration) string {
 	switch {
 	case d < 0:
@@ -125,7 +125,7 @@ func long(d time.Duration) string {
 	return rough(d)
 }
 
-// stamp is a time for those who read without JavaScript; live.js puts it into the reader's zone.
+// stamp formats a time for readers without JavaScript; live.js converts it to the reader's zone.
 func stamp(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -133,7 +133,7 @@ func stamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05 UTC")
 }
 
-// pretty is JSON for reading.
+// pretty indents JSON for reading.
 func pretty(b []byte) string {
 	var out bytes.Buffer
 	if json.Indent(&out, b, "", "  ") != nil {
@@ -150,7 +150,7 @@ func firstLine(s string) string {
 	return s
 }
 
-// count is a number with its thousands set apart.
+// count formats a number with separators of thousands.
 func count(n int) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -159,17 +159,17 @@ func count(n int) string {
 	return s
 }
 
-// gate says what a run waits for, by the name of the full gate.
+// gate describes what a run waits for, by the name of the full gate.
 func gate(name string) string { return "a slot of " + ops.GateText(name) }
 
-// causes says in words why a run is in its state; the others speak for themselves.
+// causes are the texts of why a run is in its state; other causes need none.
 var causes = map[kernel.Cause]string{
 	kernel.ByTimeout: "timeout", kernel.ByLoss: "worker lost", kernel.ByPoison: "lost too often", kernel.ByHandback: "handed back",
 	kernel.BySnooze: "snoozed", kernel.ByOverlap: "no free slot", kernel.ByDeadline: "not started in time", kernel.ByDisabled: "job disabled", kernel.ByNobody: "no worker",
 	kernel.ByReplaced: "replaced by a newer run", kernel.ByDebug: "held by debug mode", kernel.ByPerson: "on request",
 }
 
-// welcomeWorker is the shortest worker there is.
+// welcomeWorker is a minimal worker.
 const welcomeWorker = `package main
 
 import (

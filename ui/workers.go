@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// workersPage is who works, and on what.
+// workersPage is the workers and their runs.
 type workersPage struct {
 	visitor
 	Apps  []appWorkers
@@ -20,7 +20,7 @@ type workersPage struct {
 	First string // a worker to begin with
 }
 
-// appWorkers are the workers that share the jobs of an app.
+// appWorkers is the workers of an app.
 type appWorkers struct {
 	App     string
 	Running int
@@ -28,15 +28,15 @@ type appWorkers struct {
 	Workers []workerCard
 }
 
-// workerCard is a worker with the runs it holds.
+// workerCard is a worker with its runs.
 type workerCard struct {
 	ops.Worker
 	Serves []served
 	Runs   []runRow
-	More   int // runs than those
+	More   int // number of further runs
 }
 
-// served is a job that a worker runs, and by which version of its code.
+// served is a job of a worker, with its code version.
 type served struct {
 	Key     jobs.Key
 	Version int
@@ -45,7 +45,7 @@ type served struct {
 
 const (
 	workerRuns = 10
-	mostCards  = 200 // workers with their runs; of the others, the numbers
+	mostCards  = 200 // workers with their runs; only the others' numbers are shown
 )
 
 func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
@@ -95,7 +95,7 @@ func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
 	return answer{page: "workers", title: "Workers", data: p}, nil
 }
 
-// drain has a worker take nothing new, or take runs again.
+// drain drains a worker, or resumes it.
 func (u *UI) drain(r *http.Request, v visitor, on bool) (answer, error) {
 	if _, err := u.ops.Drain(r.Context(), v.Who, r.PathValue("name"), on); err != nil {
 		return answer{}, err
@@ -106,7 +106,7 @@ func (u *UI) drain(r *http.Request, v visitor, on bool) (answer, error) {
 	return goTo("/workers", "resumed"), nil
 }
 
-// firstWorker is a worker in as few lines as it takes.
+// firstWorker is a minimal worker.
 const firstWorker = `func main() {
 	w, err := carillon.NewWorker("nats://127.0.0.1:4222", worker.Config{App: "shop", Slots: 8},
 		jobs.NewRecurring(jobs.RecurringFunc(hello), jobs.Options{Key: "shop.hello", Cron: "*/10 * * * * *"}))

@@ -128,13 +128,13 @@ func TestEvents(t *testing.T) {
 			t.Errorf("%v: %v", head, err)
 		}
 		for name, err := range map[string]error{
-			"another secret": Verify([]byte("another secret of mine"), said, r.bodies[i], time.Now()),
-			"another body":   Verify(secret, said, append(r.bodies[i], ' '), time.Now()),
-			"another time":   Verify(secret, strings.Replace(said, "t=1", "t=2", 1), r.bodies[i], time.Now()),
-			"much later":     Verify(secret, said, r.bodies[i], time.Now().Add(Tolerance+2*time.Second)),
-			"signature missing":   Verify(secret, "", r.bodies[i], time.Now()),
-			"half a one":     Verify(secret, said[:len(said)-1], r.bodies[i], time.Now()),
-			"an empty one":   Verify(secret, "t=0,v1=", r.bodies[i], time.Unix(0, 0)),
+			"another secret":    Verify([]byte("another secret of mine"), said, r.bodies[i], time.Now()),
+			"another body":      Verify(secret, said, append(r.bodies[i], ' '), time.Now()),
+			"another time":      Verify(secret, strings.Replace(said, "t=1", "t=2", 1), r.bodies[i], time.Now()),
+			"much later":        Verify(secret, said, r.bodies[i], time.Now().Add(Tolerance+2*time.Second)),
+			"signature missing": Verify(secret, "", r.bodies[i], time.Now()),
+			"half a one":        Verify(secret, said[:len(said)-1], r.bodies[i], time.Now()),
+			"an empty one":      Verify(secret, "t=0,v1=", r.bodies[i], time.Unix(0, 0)),
 		} {
 			if err == nil {
 				t.Errorf("%s is taken", name)
@@ -233,7 +233,7 @@ func TestNothingWaits(t *testing.T) {
 }
 
 // What is secret is in no line of the log, and what cannot work is refused in words without it.
-func TestSecretsAreNotTold(t *testing.T) {
+func TestSecretsAreNotRevealed(t *testing.T) {
 	var said strings.Builder
 	r := newReceiver(t, nil)
 	there := strings.Replace(r.URL, "http://", "http://user:hidden@", 1) + "/hidden?token=hidden"
@@ -255,6 +255,7 @@ func TestSecretsAreNotTold(t *testing.T) {
 		}
 	}
 }
+
 // An event that was held when the interval of its job ended is counted in the next event, if release has not run yet.
 // looked.
 func TestNothingHeldIsForgotten(t *testing.T) {

@@ -60,7 +60,7 @@ func TestCreateCheck(t *testing.T) {
 	}
 }
 
-// One idempotency key, one body: the digest tells bodies apart, and does not see the run's id.
+// One idempotency key, one body: the digest distinguishes bodies, and ignores the run's id.
 func TestDigest(t *testing.T) {
 	c := Create{ID: jobs.ID{1}, Key: "k", Args: []byte(`{"a":1}`), Idempotency: "i"}
 	same := c

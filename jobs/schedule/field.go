@@ -37,7 +37,7 @@ var (
 func (u *unit) isDayOfMonth() bool { return u == dayUnit }
 func (u *unit) isDayOfWeek() bool  { return u == crontabUnit || u == quartzUnit }
 
-// kind tells the items of a field apart.
+// kind is the kind of an item.
 type kind uint8
 
 const (

@@ -195,7 +195,7 @@ func TestDebugModes(t *testing.T) {
 	h.becomes(held[0].ID, jobs.Succeeded)
 }
 
-// What somebody is writing is not swept away by what happens meanwhile.
+// Live updates do not overwrite what a user is typing.
 func TestWritingIsLeftAlone(t *testing.T) {
 	h := open(t)
 	run := h.start("shop.pack", "")

@@ -17,8 +17,7 @@ func (h *house) definition(key jobs.Key) *kernel.Definition {
 	return list.Definition
 }
 
-// While somebody writes a schedule, the page says when it would fire, or what is wrong with it; nothing is stored until
-// they save.
+// While a user types a schedule, the page shows when it would fire, or its error; nothing is stored until they save.
 func TestEditShowsWhatItWouldDo(t *testing.T) {
 	h := open(t)
 	b := h.newTab(true)

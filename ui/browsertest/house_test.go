@@ -71,7 +71,7 @@ func shop() []jobs.Job {
 		jobs.NewTriggered(jobs.TriggeredFunc[payment](charge), jobs.Options{Key: "shop.charge", Args: payment{Customer: "c7", Cents: 1250},
 			Retries: 1, RetryDelay: time.Millisecond, Description: "Takes the money for an order.", Tags: []string{"money"}}),
 		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](pack), jobs.Options{Key: "shop.pack", Timeout: time.Hour,
-			Description: "Packs until it is told to stop."}),
+			Description: "Packs until it is asked to stop."}),
 	}
 }
 

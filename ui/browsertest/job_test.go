@@ -105,8 +105,8 @@ func TestRunNowInDebugMode(t *testing.T) {
 	}
 }
 
-// Somebody who never saw it: finds from the first page why a job failed, runs it again with other arguments, and
-// pauses it until Monday. Each click and each field is counted; docs/dashboard.md tells the number.
+// A new user finds from the first page why a job failed, runs it again with other arguments, and pauses it until
+// Monday. Each click and each field is counted; docs/dashboard.md has the number.
 func TestNewcomer(t *testing.T) {
 	h := open(t)
 	bad := h.start("shop.charge", `{"customer":"c9","cents":-5}`)

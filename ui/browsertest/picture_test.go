@@ -174,6 +174,6 @@ func (h *house) busyDay() *kernel.Run {
 	h.start("shop.charge", `{"customer":"c77","cents":-5}`)
 	h.start("shop.pack", "")
 	packing := time.Now()
-	h.until("a heartbeat has told how far they are", func() bool { return time.Since(packing) > 7*time.Second })
+	h.until("a heartbeat has reported their progress", func() bool { return time.Since(packing) > 7*time.Second })
 	return bad
 }

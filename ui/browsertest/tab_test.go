@@ -161,7 +161,7 @@ func (b *tab) watch(event any) {
 		}
 	case *network.EventRequestWillBeSent:
 		if u, err := url.Parse(e.Request.URL); err != nil || (u.Scheme != "data" && u.Scheme != "blob" && u.Scheme+"://"+u.Host != b.url) {
-			b.trouble("asked somebody else: %s", e.Request.URL)
+			b.trouble("request to another site: %s", e.Request.URL)
 		}
 	case *page.EventJavascriptDialogOpening:
 		b.trouble("a dialog opened: %s", e.Message)
@@ -291,8 +291,8 @@ func (b *tab) clickUntil(selector, expression string) {
 	b.t.Fatalf("clicks on %s at %s do nothing\n%s", selector, b.path(), b.text())
 }
 
-// leads clicks and waits for another page. On a page that has just moved under the pointer a click may miss; whoever
-// sees that nothing happens clicks again.
+// leads clicks and waits for another page. On a page that has just moved under the pointer a click may miss; then it
+// clicks again.
 func (b *tab) leads(selector string) {
 	b.t.Helper()
 	b.clicks++

@@ -64,7 +64,7 @@ func TestWalk(t *testing.T) {
 	b.inOrder("/docs")
 }
 
-// All of it works below a path of somebody else's site.
+// All of it works below a path of another site.
 func TestWalkBelowAPath(t *testing.T) {
 	h := build(t, embed.Config{Base: "/tools/jobs"}, shop()...)
 	b := h.newTab(true)

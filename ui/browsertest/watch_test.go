@@ -15,7 +15,7 @@ func TestWatch(t *testing.T) {
 		"console":   {`<script>console.error("oh dear")</script>`, "oh dear"},
 		"exception": {`<script>null.x</script>`, "a script threw"},
 		"policy":    {`<meta http-equiv="Content-Security-Policy" content="script-src 'none'"><script>1</script>`, "the policy was broken"},
-		"elsewhere": {`<img alt="" src="http://127.0.0.1:9/x.png">`, "asked somebody else: http://127.0.0.1:9/x.png"},
+		"elsewhere": {`<img alt="" src="http://127.0.0.1:9/x.png">`, "request to another site: http://127.0.0.1:9/x.png"},
 		"dialog":    {`<script>alert("hello")</script>`, "a dialog opened: hello"},
 		"missing":   {`<img alt="" src="/missing.png">`, "404"},
 	} {
