@@ -49,8 +49,8 @@ func peak(fn func()) int64 {
 	return most - before
 }
 
-// A bulk takes a small multiple of its size in memory until it is refused or stored: what is in process at the same time
-// is bounded by its bytes.
+// A bulk takes a small multiple of its size in memory until it is refused or stored: the bytes in process at the same
+// time are limited.
 func TestBulkTakesLittleMemory(t *testing.T) {
 	d := newDesk(t)
 	item := `{"job":"billing.charge","args":{"customer":"` + strings.Repeat("c", 300) + `","lines":[{"sku":"a","n":1},{"sku":"b","n":2}]}}`

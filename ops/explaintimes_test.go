@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Why a job did not run at a time is also said of jobs whose times are no plain due times: spread ones, early ones, those
-// that count from the end of a run, finished ones, and ones that no worker has any more. The desk begins at noon.
+// Why a job did not run at a time is also explained for jobs with unusual times: spread ones, early ones, those that
+// count from the end of a run, finished ones, and ones that no worker has any more. The desk begins at noon.
 func TestExplainAtOfUnusualTimes(t *testing.T) {
 	d := newDesk(t)
 	for _, o := range []jobs.Options{

@@ -301,8 +301,8 @@ func TestRunsAreSearchedInParts(t *testing.T) {
 	}
 }
 
-// A broadcast is one line of the list, with how many of its parts have succeeded, and opens to all of them; who asks for
-// single parts sees them.
+// A broadcast is one line of the list, with the number of its parts that succeeded, and expands to all of them; a
+// filter for single parts shows those.
 func TestBroadcastIsOneLine(t *testing.T) {
 	s := newScene(t)
 	s.declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "app.sweep", Route: jobs.RouteBroadcast}))

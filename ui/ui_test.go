@@ -27,7 +27,7 @@ import (
 // hostile is text that wants to be markup.
 const hostile = `"><script>alert(1)</script>&'`
 
-// typedSchema has a field of each type, in an order that is not that of the alphabet, under names that want to be markup.
+// typedSchema has a field of each type, in an order that is not alphabetical, under names that contain markup.
 const typedSchema = `{"type":"object","required":["who","n","deep"],"properties":{
 	"who":{"type":"string","description":"\"><script>alert(1)</script>"},
 	"n":{"type":["null","integer"]},

@@ -71,8 +71,8 @@ func (r *receiver) await(t *testing.T, n int) []Event {
 	}
 }
 
-// run makes a poster and lets it work; stop waits until it has ended. It is patient with a receiver that has no processor
-// for a while: an event that is sent again, or lost at the end, would be another story than what the test tells.
+// run creates a poster and runs it; stop waits until it has ended. It waits long for a receiver without processor time:
+// otherwise an event could be retried or lost at the end, which is not what the test is about.
 func run(t *testing.T, c Config) (p *Poster, stop func()) {
 	t.Helper()
 	p, err := New(c)

@@ -80,8 +80,8 @@ func TestAccessChecksItself(t *testing.T) {
 	}
 }
 
-// Another try of a request has a trace of its own and is the same request. What was kept of requests before Create had a
-// trace is still recognised.
+// A repeated request has a trace of its own and is the same request. Digests from before Create had a trace still
+// match.
 func TestDigestLeavesTheTraceOut(t *testing.T) {
 	c := filled[Create](3)
 	other := c

@@ -364,7 +364,7 @@ func (c Pause) Check() error {
 // Check validates the key.
 func (c Resume) Check() error { return c.Key.Check() }
 
-// Check validates the wish for a run.
+// Check validates the request for a run.
 func (c Create) Check() error {
 	if c.ID.IsZero() {
 		return Invalid("a new run needs an ID")

@@ -15,7 +15,7 @@ import (
 // between sequential blocks of memory. That takes a quarter of the time of a binary heap, which reads many distant
 // places for each thing.
 type Agenda[T any] struct {
-	present uint64 // the time of the last thing handed out
+	present uint64 // the time of the last thing returned
 	now     *sheet[T]
 	rows    [timeDigits]struct {
 		filled  uint64 // a bit for each drawer that is not empty

@@ -1,20 +1,20 @@
 // Package schedule computes when a job is due next.
 //
-// Where to start: [Spec], [Parse], then [Schedule.Next]. A [Spec] is a schedule as users write it: a cron expression, an
-// interval, an ISO 8601 repeat or a single instant, with a time zone and limits:
+// Where to start: [Spec], [Parse], then [Schedule.Next]. A [Spec] is a schedule as users write it: a cron expression,
+// an interval, an ISO 8601 repeat or a single instant, with a time zone and limits:
 //
 //	s, err := schedule.Parse(schedule.Spec{Expr: "30 2 * * MON-FRI", Zone: "Europe/Berlin"})
 //	...
 //	due, ok := s.Next(time.Now())
 //
-// docs/schedules.md has the rules, with examples; [Schedule.Words] describes a schedule in plain text. An [Agenda] keeps
-// the due times of a million schedules in order.
+// docs/schedules.md has the rules, with examples; [Schedule.Words] describes a schedule in plain text. An [Agenda]
+// keeps the due times of a million schedules in order.
 //
 // Sharp edges: clocks that are set forward leave a gap of times that do not exist, clocks that are set back repeat an
 // hour. A cron expression whose hour and minute are plain numbers fires once through both; one that has a range or a
-// step there follows the clock. See [Gap] and [Overlap]. Two dialects of cron disagree about which day of the week is 1;
-// see [Schedule.Warnings]. The package is pure: it reads no clock, and it has its own time zone database, so that the
-// same program gives the same results on every machine.
+// step there follows the clock. See [Gap] and [Overlap]. Two dialects of cron disagree about which day of the week is
+// 1; see [Schedule.Warnings]. The package is pure: it reads no clock, and it has its own time zone database, so that
+// the same program gives the same results on every machine.
 package schedule
 
 import "time"

@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// Band is what half of all stayed below, and what nearly all did, over time.
+// Band is the median and a high percentile over time.
 type Band struct {
 	Title     string
-	At        []time.Time // the beginning of each column, oldest first
+	At        []time.Time // the start of each column, oldest first
 	Low, High []time.Duration
 	LowName   string
 	HighName  string
-	Known     []bool // columns in which anything was measured
+	Known     []bool // columns with a measurement
 }
 
-// HTML draws it.
+// HTML renders the chart.
 func (b Band) HTML() template.HTML {
 	if len(b.At) == 0 {
 		return ""
@@ -34,7 +34,7 @@ func (b Band) HTML() template.HTML {
 	point := func(i int, d time.Duration) (x, y float64) {
 		return (float64(i) + .5) * pitch, tall - float64(d)/float64(top)*tall
 	}
-	// Stretches in which something is known become an area and two lines each; a lone column becomes a short one.
+	// Ranges with measurements become an area and two lines each; a single column becomes a short one.
 	for from := 0; from < len(b.At); from++ {
 		if !b.Known[from] {
 			continue

@@ -1,11 +1,11 @@
-// Package chart draws: numbers go in, SVG comes out, and a table with the same numbers for those who want to read them.
-//
-// Everything is a pure function of its data. Colours are classes (the state's name, or good, bad, warn, busy, wait,
-// calm), so that light and dark cost no new drawing. Plots are stretched to their place; words stand beside them as
-// HTML, so that they keep their size. A mark that has something to say carries it as data-tip, and data-at, the time it
-// is about; static/tip.js shows both beside the pointer.
+// Package chart renders numbers as SVG, with a table of the same numbers.
 //
 // Where to start: [Stack], [Band], [Share], [Spark], [Heat].
+//
+// Everything is a pure function of its data. Colours are classes (the state's name, or good, bad, warn, busy, wait,
+// calm), so that light and dark need no other drawing. The page stretches plots; their texts are HTML, so that they
+// keep their size. A mark with a tip has data-tip, and data-at for its time; static/tip.js shows both beside the
+// pointer.
 package chart
 
 import (
@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// pen writes markup. Its text is escaped, its numbers are short.
+// pen writes markup. It escapes texts and shortens numbers.
 type pen struct{ strings.Builder }
 
 func (p *pen) f(format string, args ...any) {
@@ -29,13 +29,13 @@ func (p *pen) f(format string, args ...any) {
 
 func (p *pen) html() template.HTML { return template.HTML(p.String()) } //nolint:gosec // all that is not ours was escaped by f
 
-// Plots have fields of this size; the page stretches them.
+// The size of plots; the page stretches them.
 const (
 	wide = 600
 	tall = 120
 )
 
-// nice is where a scale ends on which v is to be seen: it goes up from least by 2, 2.5 and 2 again, as round numbers do.
+// nice returns the round end of a scale for v: it goes up from least by 2, 2.5 and 2 again.
 func nice(v, least float64) float64 {
 	top := least
 	for step := 0; top < v; step++ {
@@ -48,7 +48,7 @@ func nice(v, least float64) float64 {
 	return top
 }
 
-// short is a number as an axis has it: 950, 1.2k, 3M.
+// short formats a number for an axis: 950, 1.2k, 3M.
 func short(n float64) string {
 	for _, unit := range []struct {
 		of   float64
@@ -61,7 +61,7 @@ func short(n float64) string {
 	return strings.TrimSuffix(fmt.Sprintf("%.1f", n), ".0")
 }
 
-// length is a time as an axis has it.
+// length formats a duration for an axis.
 func length(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -78,7 +78,7 @@ func length(d time.Duration) string {
 
 const iso = "2006-01-02T15:04:05Z"
 
-// clock is a time of day for an axis; time.js puts it into the reader's zone.
+// clock writes a time of day for an axis; time.js converts it to the reader's zone.
 func (p *pen) clock(t time.Time) {
 	t = t.UTC()
 	p.f(`<time datetime="%s" data-minute>%s</time>`, t.Format(iso), t.Format("15:04"))
@@ -93,7 +93,7 @@ func (p *pen) axes(title, desc string, top string, half string) {
 	}
 }
 
-// times closes a plot with the times below it: those of the first, middle and last of its columns.
+// times closes a plot with the times of the first, middle and last column.
 func (p *pen) times(at []time.Time) {
 	p.WriteString(`</svg><div class="times" aria-hidden="true">`)
 	for _, i := range []int{0, len(at) / 2, len(at) - 1} {
@@ -102,7 +102,7 @@ func (p *pen) times(at []time.Time) {
 	p.WriteString(`</div></div>`)
 }
 
-// table is what the chart shows, in numbers, newest first.
+// table writes the chart's numbers as a table, newest first.
 func (p *pen) table(at []time.Time, heads []string, cell func(column, row int) string) {
 	p.WriteString(`<details class="asTable"><summary>View as table</summary><div tabindex="0"><table><thead><tr><th scope="col">Time</th>`)
 	for _, h := range heads {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Heat is a number for each minute: a row an hour, the darker the more.
+// Heat is a number for each minute: a row an hour, darker for higher numbers.
 type Heat struct {
 	Title   string
 	What    string    // such as "planned"
-	From    time.Time // the beginning of the first minute
+	From    time.Time // the start of the first minute
 	Minutes []int
 	Usual   int // twice of that is the second of four shades
 }
@@ -20,7 +20,7 @@ const (
 	heatGap = 2
 )
 
-// shade is how dark a minute is, from 1 to 4.
+// shade returns how dark a minute is, from 1 to 4.
 func (h Heat) shade(n, most int) int {
 	switch usual := max(h.Usual, 1); {
 	case n <= usual:
@@ -33,7 +33,7 @@ func (h Heat) shade(n, most int) int {
 	return 4
 }
 
-// HTML draws it. Minutes of the same number that follow each other are one mark.
+// HTML renders the chart. Consecutive minutes with the same number are one mark.
 func (h Heat) HTML() template.HTML {
 	if len(h.Minutes) == 0 {
 		return ""

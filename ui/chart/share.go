@@ -12,16 +12,16 @@ type Part struct {
 	Name  string
 	Class string
 	N     int
-	Href  string // where its words lead; "" = nowhere
+	Href  string // link of the part; "" = none
 }
 
-// Share is one bar that is divided: how many of all are in which state.
+// Share is one divided bar: how many of all are in which state.
 type Share struct {
 	Title string
 	Parts []Part
 }
 
-// HTML draws it.
+// HTML renders the chart.
 func (s Share) HTML() template.HTML {
 	all := 0
 	said := make([]string, len(s.Parts))
@@ -31,7 +31,7 @@ func (s Share) HTML() template.HTML {
 	}
 	var p pen
 	p.f(`<svg class="share" viewBox="0 0 %d 10" preserveAspectRatio="none" role="img" aria-label="%s"><rect class="slot" width="%d" height="10"/>`, wide, s.Title+": "+strings.Join(said, ", "), wide)
-	// What is there is seen: each has a little, the rest is shared out.
+	// Each part has a minimum width, so that it is visible; the rest is divided.
 	const least = 6
 	room, some := float64(wide), 0
 	for _, part := range s.Parts {
@@ -67,15 +67,15 @@ func (s Share) HTML() template.HTML {
 type Run struct {
 	Class string
 	Took  time.Duration
-	Words string    // its state and what it took
+	Words string    // its state and duration
 	At    time.Time // when
-	Href  string    // "" = the bar leads nowhere
+	Href  string    // "" = no link
 }
 
-// SparkRuns is how many runs a spark has room for.
+// SparkRuns is the max number of runs of a spark.
 const SparkRuns = 20
 
-// Spark is a job's last runs, oldest first: a bar each, as tall as it took long, coloured by how it ended.
+// Spark renders a job's last runs, oldest first: a bar each, with the duration as height, coloured by the final state.
 func Spark(title string, runs []Run) template.HTML {
 	runs = runs[max(0, len(runs)-SparkRuns):]
 	const pitch, high = 6, 24

@@ -14,14 +14,14 @@ type Series struct {
 	Values []int64 // one per column; not negative
 }
 
-// Stack is bars over time, one on the other.
+// Stack is stacked bars over time.
 type Stack struct {
 	Title  string
-	At     []time.Time // the beginning of each column, oldest first
+	At     []time.Time // the start of each column, oldest first
 	Series []Series    // from the bottom up
 }
 
-// Sum is what a series comes to.
+// Sum returns the sum of a series.
 func (s Series) Sum() int64 {
 	var n int64
 	for _, v := range s.Values {
@@ -30,7 +30,7 @@ func (s Series) Sum() int64 {
 	return n
 }
 
-// HTML draws it.
+// HTML renders the chart.
 func (s Stack) HTML() template.HTML {
 	if len(s.At) == 0 {
 		return ""
@@ -49,7 +49,7 @@ func (s Stack) HTML() template.HTML {
 		y := float64(tall)
 		for _, one := range s.Series {
 			if v := one.Values[i]; v > 0 {
-				high := max(float64(v)/top*tall, 1.5) // what is there is seen
+				high := max(float64(v)/top*tall, 1.5) // at least visible
 				y -= high
 				p.f(`<rect class="mark %s" x="%.2f" y="%.2f" width="%.2f" height="%.2f"/>`, one.Class, x+pitch*.1, y, width, high)
 			}
