@@ -69,9 +69,9 @@ func TestSecretsNameTheirHosts(t *testing.T) {
 // What is missing where a job runs is said when it is stored.
 func TestWhatAJobNeeds(t *testing.T) {
 	for spec, want := range map[string]string{
-		`{"request":[{"url":"service://nobody/x"}]}`:                                                                            "request[0].url",
+		`{"request":[{"url":"service://missing/x"}]}`:                                                                           "request[0].url",
 		`{"request":[{"url":"http://x/"},{"url":"http://x/","headers":{"X":"${secret:NONE}"}}]}`:                                "request[1].url",
-		`{"request":[{"url":"http://x/"}],"async":true,"checkUrl":"service://nobody/x"}`:                                        "checkUrl.url",
+		`{"request":[{"url":"http://x/"}],"async":true,"checkUrl":"service://missing/x"}`:                                       "checkUrl.url",
 		`{"request":[{"url":"http://x/"}],"notification":[{"url":"service://oa/x"},{"url":"service://{serviceGateway}/oa/x"}]}`: "notification[1].url",
 		`{"request":[{"url":"service://oa/x"}]}`:                                                                                "",
 	} {

@@ -76,7 +76,7 @@ func TestS2_41PathsAndEscapes(t *testing.T) {
 
 func TestValuesThatAreNotThere(t *testing.T) {
 	for _, c := range []struct{ url, body, want string }{
-		{"http://h/${NOBODY}", "", "${NOBODY}"},
+		{"http://h/${MISSING}", "", "${MISSING}"},
 		{"http://h/${$.nothing}", "", "${$.nothing}"},
 		{"http://h/${responses[4].a}", "", "${responses[4].a}"},
 		{"http://h/${secret:OTHER}", "", "secret OTHER"},
@@ -215,11 +215,11 @@ func TestS2_51Services(t *testing.T) {
 			t.Errorf("%s is at %s, %v; want %s", url, got, err, want)
 		}
 	}
-	f, err := fill(t, `{"request":[{"url":"service://nobody/x"}]}`)
+	f, err := fill(t, `{"request":[{"url":"service://missing/x"}]}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := table.Resolve(f, nil); !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "nobody") {
+	if _, err := table.Resolve(f, nil); !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "missing") {
 		t.Errorf("a service that is not there: %v", err)
 	}
 	for _, base := range []string{"", "oa:8080", "ftp://oa", "http://", "http://u:p@oa", "http://oa?x=1"} {

@@ -125,7 +125,7 @@ const conversation = `
 {"expr":"@daily","zone":"Local"}
 {"error":"zone at 0: Local differs from machine to machine; name a zone such as Europe/Berlin"}
 {"expr":"@daily","gap":"sometimes"}
-{"error":"gap at 0: \"sometimes\" is none of [after before skip]"}
+{"error":"gap at 0: invalid policy \"sometimes\": want one of [after before skip]"}
 {"expr":"@daily","after":"2026-11-21"}
 {"error":"invalid after \"2026-11-21\": want an RFC 3339 instant such as 2027-03-01T09:00:00Z"}
 {"expr":"@daily","after":"0001-01-01T00:00:00Z"}
