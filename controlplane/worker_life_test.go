@@ -232,8 +232,8 @@ func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
 			t.Fatal("it is not stopped")
 		}
 		e, err := ops.New(ops.Config{Store: h.store, Live: planeLive{h}}).Explain(h.ctx, ops.Who{}, "old")
-		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "none of them has it any more") {
-			t.Errorf("it is explained by %q, %v", e.Says, err)
+		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "no online worker of the app default has it any more") {
+			t.Errorf("it says %q, %v", e.Says, err)
 		}
 		time.Sleep(4 * time.Hour)
 		if n := len(h.runs("old")); n != 0 {
