@@ -49,7 +49,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a bad zone", worker.Config{}, []jobs.Job{recurring(jobs.Options{Cron: "@daily", TimeZone: "Mars/Base"})}, "Mars/Base"},
 		{"a bad zone without a schedule", worker.Config{}, []jobs.Job{recurring(jobs.Options{TimeZone: "Mars/Base"})}, "Mars/Base"},
 		{"a schedule that never fires", worker.Config{}, []jobs.Job{recurring(jobs.Options{Cron: "0 0 30 2 *"})}, `schedule "0 0 30 2 *"`},
-		{"bad settings", worker.Config{}, []jobs.Job{recurring(jobs.Options{Retries: -7})}, "job tick: retries is -7"},
+		{"bad settings", worker.Config{}, []jobs.Job{recurring(jobs.Options{Retries: -7})}, "job tick: invalid retries -7"},
 		{"arguments that are no object", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[int](func(context.Context, int) error { return nil }), jobs.Options{Key: "n"})}, "job n: arguments of type int"},
 		{"default arguments of another type", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[struct{ Cents int }](nil), jobs.Options{Key: "n", Args: map[string]string{"Cents": "many"}})}, "job n: default arguments: Cents: "},
 		{"unknown default arguments", worker.Config{}, []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[struct{ Cents int }](nil), jobs.Options{Key: "n", Args: map[string]int{"Cents": 1, "Cent": 1}})}, "job n: default arguments: Cent: unexpected property"},
