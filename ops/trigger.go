@@ -139,7 +139,7 @@ func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 }
 
 // takes returns why there can be no run with these arguments. The job's own ones, which nil means, were checked before.
-func (t target) takes(args []byte) error {
+func (o *Ops) takes(t target, args []byte) error {
 	if t.refused != nil || args == nil {
 		return t.refused
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/outcome"
 	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -65,6 +66,9 @@ func Instant(t time.Time) time.Time {
 	}
 	return t.Round(0).UTC()
 }
+
+// Refusal is a code with the sentence that explains it. errors.Is finds the code.
+type Refusal = outcome.Refusal[jobs.Code]
 
 // Refuse returns a Refusal.
 func Refuse(c jobs.Code, format string, args ...any) error {
