@@ -7,11 +7,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// ageHeader says how old an answer may be, in seconds. It is there only if the answer was read from a copy while the
-// leader did not answer.
+// ageHeader is the maximum age of a response in seconds. It is set only on responses read from this node's copy while
+// the leader did not answer.
 const ageHeader = "Carillon-Age"
 
-// aged says how old an answer may be.
+// aged sets ageHeader on responses that may be stale.
 func aged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(metastore.WithAge(r.Context()))
@@ -21,28 +21,28 @@ func aged(next http.Handler) http.Handler {
 
 type agedAnswer struct {
 	http.ResponseWriter
-	r    *http.Request
-	told bool
+	r      *http.Request
+	marked bool
 }
 
-func (a *agedAnswer) tell() {
-	if age := metastore.AgeOf(a.r.Context()); age > 0 && !a.told {
+func (a *agedAnswer) mark() {
+	if age := metastore.AgeOf(a.r.Context()); age > 0 && !a.marked {
 		a.Header().Set(ageHeader, fmt.Sprintf("%.3f", age.Seconds()))
 	}
-	a.told = true
+	a.marked = true
 }
 
 // WriteHeader sends the status.
 func (a *agedAnswer) WriteHeader(status int) {
-	a.tell()
+	a.mark()
 	a.ResponseWriter.WriteHeader(status)
 }
 
 // Write sends a part of the body.
 func (a *agedAnswer) Write(b []byte) (int, error) {
-	a.tell()
+	a.mark()
 	return a.ResponseWriter.Write(b)
 }
 
-// Unwrap lets http.ResponseController find what is below.
+// Unwrap returns the wrapped writer, for http.ResponseController.
 func (a *agedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

@@ -19,7 +19,7 @@ type silent struct {
 
 func (s silent) Call(context.Context, string, []byte) ([]byte, error) { return nil, s.err }
 
-// What the leader may have done is not said to be undone when its answer is lost.
+// When the leader's response is lost, the outcome of a command is unknown.
 func TestLeaderThatDoesNotAnswer(t *testing.T) {
 	lost := errors.New("the answer is lost")
 	for _, test := range []struct {
@@ -37,7 +37,7 @@ func TestLeaderThatDoesNotAnswer(t *testing.T) {
 		}
 	}
 	c := &cluster{live: &live{plane: new(controlplane.ControlPlane)}, calls: silent{err: lost}}
-	if _, err := asked[ops.ClusterStatus](t.Context(), c, wish{What: wishStatus}); jobs.CodeOf(err) != jobs.Unavailable {
+	if _, err := asked[ops.ClusterStatus](t.Context(), c, clusterRequest{What: requestStatus}); jobs.CodeOf(err) != jobs.Unavailable {
 		t.Errorf("status: %v", err)
 	}
 }

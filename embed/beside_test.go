@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// A program with the database in its hands asks for runs: in a transaction of its own, and by committing to the store
-// beside the leader. They begin without a word to the leader over the bus; the log says how soon after the commit.
+// A program enqueues runs through the database: in a transaction of its own, and by applying commands to the store.
+// They start without a message to the leader over the bus; the test logs the delay after the commit.
 func TestRunsAskedForInTheDatabase(t *testing.T) {
 	tests.Long(t)
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
@@ -64,9 +64,9 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 					return err
 				}
 				defer func() { _ = tx.Rollback() }() // does nothing after a commit
-				wish, err := ringJob.Request(ring{})
+				request, err := ringJob.Request(ring{})
 				if err == nil {
-					err = store.EnqueueTx(t.Context(), tx, jobs.DefaultTenant, "client:shop", wish)
+					err = store.EnqueueTx(t.Context(), tx, jobs.DefaultTenant, "client:shop", request)
 				}
 				if err != nil {
 					return err
@@ -74,11 +74,11 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 				return tx.Commit()
 			})
 			start("beside the leader", func() error {
-				wish, err := ringJob.Request(ring{})
+				request, err := ringJob.Request(ring{})
 				if err != nil {
 					return err
 				}
-				return store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: kernel.CreateOf(wish)}})[0].Err
+				return store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: kernel.CreateOf(request)}})[0].Err
 			})
 		})
 	}

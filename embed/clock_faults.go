@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// A program built for chaos has a wall clock that can be set: the file that CHAOS_CLOCK names says, in nanoseconds,
-// by how much it is ahead. It is looked at each time, but for the last few milliseconds.
+// wall is shifted by the nanoseconds in the file that CHAOS_CLOCK names, so that chaos tests can set a node's clock.
 var wall = func() time.Time {
 	return time.Now().Add(offset(os.Getenv("CHAOS_CLOCK")))
 }
 
-// clockHolds is how long what was read holds.
+// clockHolds is how long an offset is used before the file is read again.
 const clockHolds = 20 * time.Millisecond
 
 var clock struct {

@@ -15,27 +15,28 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Cluster says how a scheduler with rows in a directory is one of several, each of which has a copy.
+// Cluster configures one of several nodes, each of which keeps a copy of the rows in its directory.
 type Cluster struct {
-	// Addr is host:port where the stores of the others reach this one's.
+	// Addr is the host:port at which this node's store listens for the other nodes.
 	Addr string
-	// Advertise is the address that they are told, if it is not that one.
+	// Advertise is the address that the other nodes use; default: Addr.
 	Advertise string
-	// Route is where the bus of others comes to the one in this process, which they are told; "" = there is none.
+	// Route is the address at which the other nodes' NATS servers reach the one in this process; "" = this process has
+	// none.
 	Route string
-	// Identity is that of the node in Dir, for a program whose nodes have more in common than the store. Default: the
-	// store finds it itself.
+	// Identity is the node's identity, for programs that use it outside the store, too. Default: the store reads it
+	// from Dir.
 	Identity *raftstore.Identity
-	// Token is an invitation with which an empty directory joins. One that has joined needs none, and ignores it.
+	// Token is an invitation with which an empty directory joins a cluster. A node that has joined ignores it.
 	Token string
-	// Invite makes of a token of the store what whoever is invited is told; default: the token as it is.
+	// Invite turns the store's token into the invitation for a new node; default: the token itself.
 	Invite func(token string) (string, error)
-	// Part takes the bus of a node that is removed out of those that go with this one; jobs.NotFound means that it is
-	// none of them. Default: nodes have no bus of their own.
+	// Part removes the NATS server of a removed node from the NATS cluster; jobs.NotFound means that it was no member.
+	// Default: nodes have no NATS server of their own.
 	Part func(ctx context.Context, node string) error
 }
 
-// cluster is what nodes do together, in the words of ops: each has it done by the one that leads.
+// cluster implements ops.Cluster: every node sends its requests to the leader.
 type cluster struct {
 	store  *raftstore.Store // nil = the rows are in a database, which all nodes share
 	live   *live
@@ -46,38 +47,38 @@ type cluster struct {
 
 var _ ops.Cluster = (*cluster)(nil)
 
-// wish is what a node has the leader do.
-type wish struct {
+// clusterRequest is what a node asks of the leader.
+type clusterRequest struct {
 	What string `json:"what"`
 	Node string `json:"node,omitempty"`
-	// Who wants it, and why.
+	// For the audit.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
 }
 
-func (w *wish) by() raftstore.By { return raftstore.By{Actor: w.Actor, Reason: w.Reason} }
+func (w *clusterRequest) by() raftstore.By { return raftstore.By{Actor: w.Actor, Reason: w.Reason} }
 
 const (
-	wishStatus   = "status"
-	wishInvite   = "invite"
-	wishRemove   = "remove"
-	wishTransfer = "transfer"
+	requestStatus   = "status"
+	requestInvite   = "invite"
+	requestRemove   = "remove"
+	requestTransfer = "transfer"
 )
 
-// clusterPatience is how long what is asked of the leader may take.
+// clusterPatience is the timeout of a request to the leader.
 const clusterPatience = 10 * time.Second
 
-// partPatience is how much of that the buses may take to take one of them out. They choose anew who decides when that
-// was the node that died, and that takes them some seconds.
+// partPatience is the part of it that Cluster.Part may take: if the removed node led the NATS cluster, its servers need
+// some seconds to elect another leader.
 const partPatience = 6 * time.Second
 
-// serve does what other nodes ask for, until ctx ends: while this one leads.
+// serve answers the requests of other nodes until ctx ends: while this node leads.
 func (c *cluster) serve(ctx context.Context, calls bus.Calls) error {
 	return calls.Serve(ctx, bus.ServiceCluster, func(_ context.Context, from bus.Principal, request []byte) ([]byte, error) {
 		if from.Role != bus.Node {
-			return nil, kernel.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
+			return nil, kernel.Refuse(jobs.Forbidden, "%s is not a node", from.Actor())
 		}
-		w, err := bus.Decode[wish](request)
+		w, err := bus.Decode[clusterRequest](request)
 		if err != nil {
 			return nil, err
 		}
@@ -92,37 +93,36 @@ func (c *cluster) serve(ctx context.Context, calls bus.Calls) error {
 	})
 }
 
-// here does what was asked for, at the leader.
-func (c *cluster) here(ctx context.Context, w wish) (any, error) {
-	if c.store == nil && w.What != wishStatus {
+// here executes a request on the leader.
+func (c *cluster) here(ctx context.Context, w clusterRequest) (any, error) {
+	if c.store == nil && w.What != requestStatus {
 		return nil, kernel.Refuse(jobs.Conflict, "the rows are in a database: a node joins by being started with it, and leadership passes on when the leader is stopped")
 	}
 	switch w.What {
-	case wishStatus:
+	case requestStatus:
 		return c.status(ctx)
-	case wishInvite:
+	case requestInvite:
 		token, err := c.store.Invite(ctx, w.by())
 		if err == nil && c.invite != nil {
 			token, err = c.invite(token)
 		}
 		return ops.Invitation{Token: token, Until: kernel.Instant(time.Now().Add(raftstore.InvitationTime))}, err
-	case wishRemove:
+	case requestRemove:
 		return nil, c.remove(ctx, w)
-	case wishTransfer:
-		c.live.plane.Because("handed over by " + cmp.Or(w.Actor, "somebody"))
+	case requestTransfer:
+		c.live.plane.Because("leadership transferred by " + cmp.Or(w.Actor, "an unknown actor"))
 		err := c.store.Transfer(ctx, w.by(), w.Node)
 		if err != nil {
 			c.live.plane.Because("")
 		}
 		return nil, err
 	}
-	return nil, kernel.Invalid("%.40q is nothing that a cluster does in this version", w.What)
+	return nil, kernel.Invalid("unknown cluster request %.40q: upgrade this node", w.What)
 }
 
-// remove takes a node out: first its bus out of those of the others, which may have to agree while it is still there, and
-// then its copy out of the copies that count. When only the bus could not be taken out it says so, and what was asked
-// for can be asked for again.
-func (c *cluster) remove(ctx context.Context, w wish) error {
+// remove removes a node: first its NATS server, whose removal may need a vote while the node is still up, then its copy
+// of the rows. If only the NATS server remains, the error reports that, and the request can be repeated.
+func (c *cluster) remove(ctx context.Context, w clusterRequest) error {
 	name, there, err := c.named(ctx, w.Node)
 	if err != nil {
 		return err
@@ -130,7 +130,7 @@ func (c *cluster) remove(ctx context.Context, w wish) error {
 	if c.part == nil || name == c.live.plane.Node() {
 		return c.store.Remove(ctx, w.by(), w.Node)
 	}
-	parted := errors.New("how it is called is not known here")
+	parted := errors.New("its name is unknown to this node")
 	if name != "" {
 		parting, cancel := context.WithTimeout(ctx, partPatience)
 		parted = c.part(parting, name)
@@ -138,20 +138,20 @@ func (c *cluster) remove(ctx context.Context, w wish) error {
 	}
 	none := jobs.CodeOf(parted) == jobs.NotFound
 	if there && parted != nil && !none {
-		return kernel.Refuse(jobs.Conflict, "not done: %v", parted)
+		return kernel.Refuse(jobs.Conflict, "node %s was not removed: %v", w.Node, parted)
 	}
 	switch err := c.store.Remove(ctx, w.by(), w.Node); {
 	case jobs.CodeOf(err) == jobs.NotFound && parted == nil:
-		return nil // it was half out
+		return nil // an earlier request had removed the copy
 	case err != nil || parted == nil || none:
 		return err
 	}
-	return kernel.Refuse(jobs.Conflict, "node %s is no member any more, but its NATS server still counts among those of the others: %v; "+
-		"ask for the same again", name, parted)
+	return kernel.Refuse(jobs.Conflict, "node %s was removed, but its NATS server is still in the NATS cluster: %v; "+
+		"remove the node again", name, parted)
 }
 
-// named is the name of a member that is given by its name or its id, and whether it answers; a name that nobody has is
-// its own. A member without which the others could not go on is refused before anything is done.
+// named returns the name of the member with this name or ID, and whether the member answers; a name that no member has
+// is returned as it is. The error is not nil if the remaining members would have no majority.
 func (c *cluster) named(ctx context.Context, node string) (name string, there bool, err error) {
 	members, err := c.store.Members(ctx)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *cluster) named(ctx context.Context, node string) (name string, there bo
 	return node, false, nil
 }
 
-// status joins what the store knows of its copies with what nodes say of themselves.
+// status joins the store's members with the heartbeats of nodes.
 func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 	for _, r := range c.live.plane.Elections() {
 		s.Elections = append(s.Elections, ops.Election(r))
@@ -188,7 +188,7 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 			}
 			delete(nodes, m.Name)
 			if m.Reached && !m.Self {
-				n.Skew = m.Skew.Round(time.Millisecond) // with the way taken out
+				n.Skew = m.Skew.Round(time.Millisecond) // without the network delay
 			}
 			s.Members = append(s.Members, ops.Member{Node: n, Copies: true, ID: m.ID, Store: m.Address, Voter: m.Voter, Reached: m.Reached,
 				Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: m.Snapshot, ApplyVersion: m.ApplyVersion})
@@ -208,8 +208,8 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 	return s, nil
 }
 
-// tolerates is how many nodes may fail now: those that do not answer have.
-func tolerates(members []raftstore.Member) (n int, says string) {
+// tolerates returns how many more nodes may fail; nodes that do not answer count as failed.
+func tolerates(members []raftstore.Member) (n int, text string) {
 	voters, there := 0, 0
 	for _, m := range members {
 		if m.Voter {
@@ -224,7 +224,7 @@ func tolerates(members []raftstore.Member) (n int, says string) {
 	}
 	switch n = there - (voters/2 + 1); {
 	case n < 0:
-		return 0, fmt.Sprintf("%d of %d nodes answer: nobody can lead until most of them do", there, voters)
+		return 0, fmt.Sprintf("%d of %d nodes answer: no leader until a majority answers", there, voters)
 	case n == 0:
 		return 0, fmt.Sprintf("%d of %d nodes answer: no other may fail", there, voters)
 	default:
@@ -232,8 +232,8 @@ func tolerates(members []raftstore.Member) (n int, says string) {
 	}
 }
 
-// asked has the leader do something, which may be this node.
-func asked[A any](ctx context.Context, c *cluster, w wish) (answer A, err error) {
+// asked sends a request to the leader, which may be this node.
+func asked[A any](ctx context.Context, c *cluster, w clusterRequest) (answer A, err error) {
 	if term, _ := c.live.plane.Leading(); term > 0 {
 		a, err := c.here(ctx, w)
 		if err != nil || a == nil {
@@ -245,22 +245,22 @@ func asked[A any](ctx context.Context, c *cluster, w wish) (answer A, err error)
 	defer cancel()
 	raw, err := c.calls.Call(ctx, bus.ServiceCluster, bus.Encode(w))
 	switch {
-	case errors.Is(err, bus.ErrNobody), err != nil && jobs.CodeOf(err) == jobs.Unknown && w.What == wishStatus: // nothing was done
+	case errors.Is(err, bus.ErrNobody), err != nil && jobs.CodeOf(err) == jobs.Unknown && w.What == requestStatus: // nothing was done
 		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer: %v", err)
 	case err != nil:
 		return answer, err
 	}
 	if err := json.Unmarshal(raw, &answer); err != nil {
-		return answer, kernel.Invalid("the leader's answer is not understood: %v", err)
+		return answer, kernel.Invalid("invalid response of the leader: %v", err)
 	}
 	return answer, nil
 }
 
-// Status asks the leader who is there. While nobody leads, what this node knows is better than nothing.
+// Status asks the leader for the members. While there is no leader, it returns what this node knows.
 func (c *cluster) Status(ctx context.Context) (ops.ClusterStatus, error) {
 	asking, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
-	s, err := asked[ops.ClusterStatus](asking, c, wish{What: wishStatus})
+	s, err := asked[ops.ClusterStatus](asking, c, clusterRequest{What: requestStatus})
 	if err != nil {
 		return c.status(ctx)
 	}
@@ -271,15 +271,15 @@ func (c *cluster) Status(ctx context.Context) (ops.ClusterStatus, error) {
 }
 
 func (c *cluster) Invite(ctx context.Context, who ops.Who) (ops.Invitation, error) {
-	return asked[ops.Invitation](ctx, c, wish{What: wishInvite, Actor: who.Actor, Reason: who.Reason})
+	return asked[ops.Invitation](ctx, c, clusterRequest{What: requestInvite, Actor: who.Actor, Reason: who.Reason})
 }
 
 func (c *cluster) Remove(ctx context.Context, who ops.Who, node string) error {
-	_, err := asked[any](ctx, c, wish{wishRemove, node, who.Actor, who.Reason})
+	_, err := asked[any](ctx, c, clusterRequest{requestRemove, node, who.Actor, who.Reason})
 	return err
 }
 
 func (c *cluster) Transfer(ctx context.Context, who ops.Who, node string) error {
-	_, err := asked[any](ctx, c, wish{wishTransfer, node, who.Actor, who.Reason})
+	_, err := asked[any](ctx, c, clusterRequest{requestTransfer, node, who.Actor, who.Reason})
 	return err
 }

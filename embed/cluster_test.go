@@ -36,19 +36,19 @@ const childNode = "CARILLON_TEST_NODE"
 
 // place is where a node of the cluster lives.
 type place struct {
-	Name     string
-	Database string
-	NATS     string   // of a server elsewhere; "" = one in the node's process
-	Port     int      // of that
-	Routes   []string // of all of those, its own by its number
-	Number   int
-	Dir      string // where its copy of the rows is, if they are not in a database
-	Store    string // host:port of that
-	Told     string // what the others are told of it, "" = that
-	Token    string // to join the others with
+	Name      string
+	Database  string
+	NATS      string   // of a server elsewhere; "" = one in the node's process
+	Port      int      // of that
+	Routes    []string // of all of those, its own by its number
+	Number    int
+	Dir       string // where its copy of the rows is, if they are not in a database
+	Store     string // host:port of that
+	Advertise string // the address for the other nodes, "" = Store
+	Token     string // to join the others with
 }
 
-// open starts the node's NATS server, if it has one, and says how the node is made.
+// open starts the node's NATS server, if it has one, and returns the node's configuration.
 func (p place) open() (embed.Config, *embedded.Server, error) {
 	conf := natsbus.Config{}
 	var server *embedded.Server
@@ -62,7 +62,7 @@ func (p place) open() (embed.Config, *embedded.Server, error) {
 	}
 	var cluster *embed.Cluster
 	if p.Dir != "" {
-		cluster = &embed.Cluster{Addr: p.Store, Advertise: p.Told, Token: p.Token}
+		cluster = &embed.Cluster{Addr: p.Store, Advertise: p.Advertise, Token: p.Token}
 	}
 	return embed.Config{Node: p.Name, Dir: p.Dir, Cluster: cluster, Database: p.Database, Address: "http://" + p.Name, Bus: func(ctx context.Context, as bus.Principal) (bus.Bus, error) {
 		mine := conf
@@ -71,9 +71,9 @@ func (p place) open() (embed.Config, *embedded.Server, error) {
 	}}, server, nil
 }
 
-func child(said string) {
+func child(encoded string) {
 	var p place
-	err := json.Unmarshal([]byte(said), &p)
+	err := json.Unmarshal([]byte(encoded), &p)
 	if err == nil {
 		var cfg embed.Config
 		if cfg, _, err = p.open(); err == nil {
@@ -121,12 +121,12 @@ func (p place) start(t *testing.T) *embed.Scheduler {
 // startChild starts a node in a process of its own and returns when it is ready.
 func (p place) startChild(t *testing.T) (*exec.Cmd, *bufio.Scanner) {
 	t.Helper()
-	said, err := json.Marshal(p)
+	encoded, err := json.Marshal(p)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), childNode+"="+string(said))
+	cmd.Env = append(os.Environ(), childNode+"="+string(encoded))
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -138,7 +138,7 @@ func (p place) startChild(t *testing.T) (*exec.Cmd, *bufio.Scanner) {
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() || lines.Text() != "ready" {
-		t.Fatalf("node %s says %q (%v)", p.Name, lines.Text(), lines.Err())
+		t.Fatalf("node %s wrote %q (%v)", p.Name, lines.Text(), lines.Err())
 	}
 	return cmd, lines
 }
@@ -227,8 +227,8 @@ func newThree(t *testing.T, copies bool) *house {
 	return h
 }
 
-// three are the places of three nodes in this process, each of which has a copy of the rows: one for each call. The first
-// one leads when it is started, and it has to be before the next one is asked for. with changes a place.
+// three returns a function that makes one of three nodes in this process, each with a copy of the rows, per call. The
+// first one leads: start it before the next call. with changes a place.
 func three(t *testing.T, with func(*place)) (next func() *member) {
 	t.Helper()
 	var p place
@@ -248,8 +248,8 @@ func three(t *testing.T, with func(*place)) (next func() *member) {
 			leader = m
 			return m
 		}
-		// Of two nodes neither leads for a moment when one of them has no time, and who asks then is told to ask again. An
-		// invitation too many does no harm.
+		// If one of two nodes stalls, there is no leader for a moment, and the request is refused. An unused invitation
+		// does no harm.
 		var err error
 		defer func() {
 			if err != nil {
@@ -313,9 +313,9 @@ func (h *house) work(t *testing.T, nats string) {
 	})
 }
 
-// shows waits until a page or the API of the standby says all of these words: while nobody leads, or the leader has no
-// time to answer, it does not. It waits no longer if it need not, which may be nil.
-func (h *house) shows(t *testing.T, needNot func() bool, path string, words ...string) {
+// shows waits until a page or API response of the standby has all of these texts, which takes a leader that answers. It
+// stops waiting when needNot, which may be nil, returns true.
+func (h *house) shows(t *testing.T, needNot func() bool, path string, texts ...string) {
 	t.Helper()
 	var last *httptest.ResponseRecorder
 	defer func() {
@@ -323,7 +323,7 @@ func (h *house) shows(t *testing.T, needNot func() bool, path string, words ...s
 			t.Logf("%s: status %d: %.3000s", path, last.Code, last.Body)
 		}
 	}()
-	eventually(t, fmt.Sprintf("%s says %q", path, words), func() bool {
+	eventually(t, fmt.Sprintf("%s shows %q", path, texts), func() bool {
 		if needNot != nil && needNot() {
 			return true
 		}
@@ -332,12 +332,12 @@ func (h *house) shows(t *testing.T, needNot func() bool, path string, words ...s
 		last = httptest.NewRecorder()
 		h.standby.Handler().ServeHTTP(last, r)
 		page := last.Body.String()
-		return last.Code == 200 && !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(page, w) })
+		return last.Code == 200 && !slices.ContainsFunc(texts, func(w string) bool { return !strings.Contains(page, w) })
 	})
 }
 
-// A node that does not lead answers everything: commands, pages, what only the leader knows, what changes. If the one
-// that leads has no time for longer than its lease the other one leads, and it is tried with two new ones.
+// A standby answers everything: commands, pages, what only the leader knows, and streams. If the leader stalls for
+// longer than its lease, the standby leads, and the test starts again with two new nodes.
 func TestStandbyAnswers(t *testing.T) {
 	tests.Long(t)
 	for range 5 {
@@ -349,7 +349,7 @@ func TestStandbyAnswers(t *testing.T) {
 	t.Fatal("the machine is too slow for a lease")
 }
 
-// standbyAnswers says whether the same node led all the time.
+// standbyAnswers reports whether the same node led all the time.
 func standbyAnswers(t *testing.T) bool {
 	h := newPair(t)
 	defer close(h.hold)
@@ -368,16 +368,16 @@ func standbyAnswers(t *testing.T) bool {
 		t.Fatalf("to the standby the leader is %+v", led)
 	}
 	sees("the standby is ready", func() bool { return s.Ready(t.Context()) == nil })
-	heard := make(chan bool, 1)
+	received := make(chan bool, 1)
 	watching, stop := context.WithCancel(t.Context())
 	defer stop()
 	go s.Ops().Watch(watching, ops.Who{}, func(bus.Changes) {
 		select {
-		case heard <- true:
+		case received <- true:
 		default:
 		}
 	})
-	sees("the standby hears of a run", func() bool { // one that was over before it listened it does not hear of
+	sees("the standby receives an event of a run", func() bool { // not of runs that finished before it watched
 		run, err := ringJob.Enqueue(t.Context(), s.Client(), ring{1})
 		if err != nil {
 			t.Fatal(err)
@@ -386,7 +386,7 @@ func standbyAnswers(t *testing.T) bool {
 			t.Fatalf("%+v (%v)", r, err)
 		}
 		select {
-		case <-heard:
+		case <-received:
 			return true
 		case <-time.After(time.Second):
 			return false
@@ -408,14 +408,14 @@ func standbyAnswers(t *testing.T) bool {
 			t.Logf("the nodes are %+v", s.Ops().Live().Nodes())
 		}
 	}()
-	// What a node says of its clock has the message's way in it until it was asked.
+	// The skew in a heartbeat includes the network delay until the leader has measured it.
 	sees("the standby knows both nodes, of one machine", func() bool {
 		list := s.Ops().Live().Nodes()
 		return len(list) == 2 && list[0].Name == "a" && list[0].Online && list[0].Term != 0 && list[0].Address == "http://a" && list[1].Here && list[1].Term == 0 &&
 			list[0].Skew.Abs() <= 2*time.Second
 	})
-	// Another of the same name is not let in, and says why: at once, or when it hears the first one's heartbeat if that had no
-	// time to answer.
+	// A second node of the same name ends with an error: at once, or at the first one's next heartbeat if that is
+	// slow to answer.
 	cfg, _, err := h.place.open()
 	if err != nil {
 		t.Fatal(err)
@@ -434,8 +434,8 @@ func standbyAnswers(t *testing.T) bool {
 	return !moved()
 }
 
-// The leader is killed while programs ask the standby for runs: it leads as soon as the lease is over, and each run is
-// run once.
+// The leader is killed while programs enqueue at the standby: the standby leads as soon as the lease expires, and each
+// run is executed once.
 func TestStandbyTakesOver(t *testing.T) { takeOver(t, newPair(t)) }
 
 // And so it is if the NATS server that the worker was at, and that kept the queue of offers, died with the leader.
@@ -473,7 +473,7 @@ func takeOver(t *testing.T, h *house) {
 	if h.place.Dir != "" {
 		h.shows(t, nil, "/cluster", "2 of 3 nodes answer: no other may fail")
 	}
-	eventually(t, "it is told who led before", func() bool { // the others may have led before, too, or have taken turns since
+	eventually(t, "the elections name the former leader", func() bool { // the others may have led before, too, or have taken turns since
 		s, err := h.standby.Ops().ClusterStatus(t.Context(), ops.Who{})
 		return err == nil && len(s.Elections) >= 2 && s.Elections[0].Node != "a" && s.Elections[0].Until.IsZero() &&
 			slices.ContainsFunc(s.Elections[1:], func(e ops.Election) bool { return e.Node == "a" && e.Why != "" })
@@ -494,9 +494,8 @@ func takeOver(t *testing.T, h *house) {
 	}
 }
 
-// While nobody leads, a node that is left answers from its copy, soon, and says how old that may be. What changes
-// something is refused.
-func TestCopyIsReadWhileNobodyLeads(t *testing.T) {
+// Without a leader, a remaining node answers reads from its copy, and reports the copy's age. Commands are refused.
+func TestCopyIsReadWithoutLeader(t *testing.T) {
 	tests.Long(t)
 	h := newThree(t, true)
 	close(h.hold)
@@ -518,10 +517,10 @@ func TestCopyIsReadWhileNobodyLeads(t *testing.T) {
 		}
 		return rec
 	}
-	eventually(t, "while there is a leader, what is read is not said to be old", func() bool { // there may be an election meanwhile
+	eventually(t, "while there is a leader, responses have no age", func() bool { // there may be an election meanwhile
 		return ask("/api/v1/overview").Header().Get("Carillon-Age") == ""
 	})
-	// The other two may have acknowledged the run without this one, which would then say that there is none.
+	// The other two may have acknowledged the run without this one, which would then not find it.
 	eventually(t, "the standby has what the leader has", func() bool {
 		s, err := h.standby.Ops().ClusterStatus(t.Context(), ops.Who{})
 		var most, here uint64
@@ -540,9 +539,9 @@ func TestCopyIsReadWhileNobodyLeads(t *testing.T) {
 		t.Error(err)
 	}
 	if age := ask("/api/v1/runs/" + run.ID.String()).Header().Get("Carillon-Age"); age == "" || strings.HasPrefix(age, "-") {
-		t.Errorf("while nobody leads, what is read is %q s old", age)
+		t.Errorf("without a leader, the age of a response is %q", age)
 	}
-	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not respond.") {
-		t.Error("the page does not say that it is a copy")
+	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not answer.") {
+		t.Error("the page does not show that it is stale")
 	}
 }

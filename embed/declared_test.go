@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// A job is made over REST before any worker has it, and asked for: the run waits, and is done by the first worker that
-// brings the code, on the terms that were said over REST. Then it is changed and taken away in the same way.
+// A job is created over REST before any worker has it, and triggered: the run waits, and the first worker with the code
+// runs it under the settings from REST. Then the job is changed and deleted over REST.
 func TestS1_01JobsOverREST(t *testing.T) { jobOverREST(t) }
 
 // The same, for the seed that makes all its jobs so.
@@ -35,14 +35,14 @@ func jobOverREST(t *testing.T) {
 		if w.Code != status {
 			t.Fatalf("%s %s: %d, want %d: %s", method, path, w.Code, status, w.Body)
 		}
-		_ = json.Unmarshal(w.Body.Bytes(), &found) // a list is looked at by nobody
+		_ = json.Unmarshal(w.Body.Bytes(), &found) // ignores lists
 		return found
 	}
 	ask(201, "POST", "/jobs", `{"key":"demo.greet","kind":"triggered","app":"demo","retries":2,"args":{"name":"Ann"}}`)
 	ask(409, "POST", "/jobs", `{"key":"demo.greet","kind":"triggered","app":"demo"}`)
 	run := ask(201, "POST", "/jobs/demo.greet/trigger", `{}`)
 	if run["state"] != "Enqueued" || run["retries"] != 2.0 {
-		t.Errorf("nobody has the job, and its run is %v with %v retries", run["state"], run["retries"])
+		t.Errorf("no worker has the job, and its run is %v with %v retries", run["state"], run["retries"])
 	}
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)

@@ -75,14 +75,14 @@ func (r *relay) cut() {
 	}
 }
 
-// A leader whose copy nobody hears of any more does not know it at once, and its bus is whole. What it is asked for over
-// that it does not answer as if it still held: somebody else may have changed it.
+// A leader whose raft connections are cut may not notice at once, and its bus still works. It must not answer reads
+// over the bus from its own copy: another leader may have changed the rows.
 func TestADeposedLeaderIsNotReadOverTheBus(t *testing.T) {
 	var relays []*relay
 	var nats string
 	next := three(t, func(p *place) {
 		r := newRelay(t, p.Store)
-		relays, p.Told = append(relays, r), r.Addr().String()
+		relays, p.Advertise = append(relays, r), r.Addr().String()
 		if nats == "" {
 			nats = p.client()
 		}
@@ -112,6 +112,6 @@ func TestADeposedLeaderIsNotReadOverTheBus(t *testing.T) {
 	asking, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	if g, err := store.Global(asking, jobs.DefaultTenant); !errors.Is(err, jobs.Unavailable) {
-		t.Errorf("while no majority says that it leads, a node answers with %+v (%v)", g, err)
+		t.Errorf("while no majority confirms its lead, a node answers with %+v (%v)", g, err)
 	}
 }

@@ -1,13 +1,14 @@
-// Package embed is a whole scheduler inside a program: control plane, worker, store, bus and pages, in one process.
+// Package embed runs a whole scheduler inside a program: control plane, worker, store, bus and pages in one process.
 //
 //	err := embed.Run(ctx, embed.Config{Dir: "./data"}, jobs.NewRecurring(...), jobs.NewTriggered(...))
 //
-// Where to start: [Run], or [Start] for a handle with a client and the pages. `carillon dev` and `carillon server`
-// are made of [Open], with a network around it.
+// Where to start: [Run], or [Start] for a [Scheduler] with a client and the pages. [Open] is for programs that need the
+// Scheduler before it runs: call Open, then [Scheduler.Run], then [Scheduler.Close]. Handlers get their client from
+// carillon.ClientFrom(ctx).
 //
-// Sharp edges: without Config.Dir nothing survives the process. A directory belongs to one process at a time. Without
-// Config.Who or Config.Tokens the pages ask nobody who they are: mount [Scheduler.Handler] behind what guards your own
-// pages.
+// Sharp edges: without Config.Dir or Config.Database nothing survives the process. A directory belongs to one process
+// at a time. Start runs waiting jobs before it returns, so set up what handlers need first. Without Config.Who or
+// Config.Tokens requests are not authenticated: mount [Scheduler.Handler] behind your own access control.
 package embed
 
 import (
@@ -42,74 +43,70 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
-// Config says how a scheduler is embedded. The zero value works: rows in memory, a bus in the process.
+// Config configures an embedded scheduler. The zero value works: rows in memory, a bus inside the process.
 type Config struct {
-	// Dir is where rows are kept; "" = in memory, until the process ends.
+	// Dir is the directory that stores the rows; "" = memory, until the process ends.
 	Dir string
-	// Database is where rows are kept instead: postgres://user:password@host/database, or mariadb://....
+	// Database stores the rows instead of Dir: postgres://user:password@host/database, or mariadb://....
 	Database string
-	// Triggering says who fires what is due: ByLeader (default), the process that leads, or Spread, with a Database: each
-	// process that has it fires a share of the jobs.
+	// Triggering selects the nodes that fire due times: ByLeader (default), or Distributed, which needs a Database.
 	Triggering Triggering
-	// Node is this process's name; default "node". Processes that share a Database need names of their own.
+	// Node is this process's name; default "node". Processes that share a Database need different names.
 	Node string
-	// Worker says how the jobs that are given are run. Its Logger defaults to the one below.
+	// Worker configures the worker that runs the given jobs. Its Logger defaults to the one below.
 	Worker worker.Config
-	// HTTPJobs has HTTP jobs run in this process, and says what they may do; nil = others run them.
+	// HTTPJobs runs HTTP jobs in this process and limits what they may do; nil = other processes run them.
 	HTTPJobs *httpjob.Config
-	// Bus opens one principal's end of a bus that others share; default: a bus inside the process. With one, workers
-	// and programs elsewhere reach the store over it.
+	// Bus connects a principal to a bus that other processes share: workers and clients reach the store over it.
+	// Default: a bus inside the process.
 	Bus func(ctx context.Context, as bus.Principal) (bus.Bus, error)
-	// Kept says that a worker on that bus speaks for its own app only: for one that makes sure who is who. Default: it may
-	// speak for all apps.
+	// Kept restricts workers on that bus to their own app: for a bus that authenticates them. Default: a worker may act
+	// for all apps.
 	Kept bool
 
-	// Who says who sends a request to Handler, for a program that knows its users: their tenant, name ("person:ann") and
-	// role. An error of jobs.Forbidden turns them away. About requests that wait or stream it is asked again twice a
-	// second. Default: nobody is asked, and everybody may do everything.
+	// Who authenticates a request to Handler, for programs that know their users: it returns the tenant, name
+	// ("person:ann") and role. An error with code jobs.Forbidden refuses the request. Requests that wait or stream are
+	// checked again twice a second. Default: no authentication, and every request is allowed.
 	Who func(*http.Request) (ops.Who, error)
-	// Tokens asks for a token, or a session begun with one, instead: those that Ops().Grant gives out. Not with Who.
+	// Tokens requires a token of Ops().Grant, or a session that began with one. Not with Who.
 	Tokens bool
-	// Secure says that browsers come by https although this process does not speak it: a proxy in front does.
+	// Secure marks cookies as https-only although this process serves http, because a proxy in front terminates TLS.
 	Secure bool
 
-	// Cluster says how this is one of several nodes, each with a copy of the rows, in Dir. They share a Bus. Default: it is
-	// alone. With a Database, nodes that share it and a Bus need nothing more.
+	// Cluster makes this process one of several nodes with a Bus in common, each with a copy of the rows in Dir.
+	// Default: a single node. Nodes that share a Database and a Bus need no Cluster.
 	Cluster *Cluster
 
-	// Open is for several processes on one Database of which each has a bus of its own, and only that of the one that
-	// leads is open to others: it is called before this process does what a leader does, and what it answers with when
-	// it leads no more. Such a process does not hear the others: what it is asked for while it does not lead it writes
-	// to the database itself, and the leader finds it there. Default: all share a Bus.
+	// Open is for processes that share a Database but not a Bus, of which only the leader's bus accepts connections.
+	// It is called when this process becomes the leader, and shut when it stops leading. A process that does not lead
+	// writes commands to the database, where the leader finds them. Default: all processes share a Bus.
 	Open func() (shut func(), err error)
 
-	// OnFailure says who is told of runs that end badly; without a URL nobody is.
+	// OnFailure configures the webhook for failed runs, missed due times and paused jobs; without a URL it sends none.
 	OnFailure webhook.Config
 
-	// RetainBytes is how much runs that are over may take on disk: beyond, the oldest go. Default 8 GiB; below 0: any
-	// number. What a job keeps is said by its settings.
+	// RetainBytes limits the disk space of finished runs: beyond it, the oldest are purged. Default 8 GiB; below 0:
+	// unlimited. A job's own retention is in its settings.
 	RetainBytes int64
-	// KeepCounts is how long counts by the hour, missed due times and what is left of deleted jobs are kept. Default, and
-	// least: 35 days.
+	// KeepCounts is the retention of counts per hour, missed due times and deleted jobs. Default and minimum: 35 days.
 	KeepCounts time.Duration
 
-	// Limits bounds what requests may take.
+	// Limits limits the resources of requests.
 	Limits Limits
 
-	// Address is where the pages are, as people who see this process from another one of the cluster know it; default:
-	// nothing is said.
+	// Address is the URL of this process's pages, for links from the pages of other nodes; default: no link.
 	Address string
-	// BusAddress is where workers and clients reach the bus, for the code that the pages show; default: the default port.
+	// BusAddress is the address of the bus in the code examples on the pages; default: the default port.
 	BusAddress string
-	// NATS says in a few words how this process's end of the bus is, for the page of the cluster; default: nothing is said.
+	// NATS describes this process's connection to the bus, for the cluster page; default: no description.
 	NATS func() string
 	// Base is the path under which Handler is mounted, such as "/jobs"; default: the root.
 	Base string
-	// Notice is a sentence that stands on top of every page, or "".
+	// Notice is a sentence at the top of every page, or "".
 	Notice string
-	// Version is the program's, for its metrics; default "unknown".
+	// Version is the program's version, for metrics; default "unknown".
 	Version string
-	// Logger gets what an operator wants to know; default: nowhere.
+	// Logger receives log lines for operators; default: they are discarded.
 	Logger *slog.Logger
 }
 
@@ -122,7 +119,7 @@ const (
 	Distributed Triggering = "distributed"
 )
 
-// check refuses what cannot be.
+// check returns an error if the configuration does not allow this triggering.
 func (by Triggering) check(cfg Config) error {
 	switch {
 	case by == "", by == ByLeader, by == Distributed && cfg.Database != "":
@@ -130,39 +127,40 @@ func (by Triggering) check(cfg Config) error {
 	case by == Distributed:
 		return kernel.Invalid("embed: triggering distributed needs Database: without one, the leader fires all jobs")
 	}
-	return kernel.Invalid("embed: triggering %.40q is neither %s nor %s", string(by), ByLeader, Distributed)
+	return kernel.Invalid("embed: invalid triggering %.40q: want %s or %s", string(by), ByLeader, Distributed)
 }
 
-// Scheduler is a scheduler inside a program.
+// Scheduler is a scheduler inside a program: call Run once and then Close, or Stop if Start made it.
 type Scheduler struct {
 	log        *slog.Logger
 	live       *live
-	cluster    *cluster // nil = it is alone
+	cluster    *cluster // nil = a single node
 	store      *led
 	database   *sqlstore.Store // nil = rows are in another store
 	plane      *controlplane.ControlPlane
 	ops        *ops.Ops
 	client     *client.Client
-	worker     *worker.Worker  // nil = no jobs were given
-	pull       *pull           // for workers that come over HTTP
-	httpWorker *worker.Worker  // of HTTP jobs; nil = others run them
-	runner     *httpjob.Runner // what it runs them by
-	poster     *webhook.Poster // nil = nobody is told of failures
+	worker     *worker.Worker  // nil = no jobs
+	pull       *pull           // serves HTTP workers
+	httpWorker *worker.Worker  // of HTTP jobs; nil = other processes run them
+	runner     *httpjob.Runner // of httpWorker
+	poster     *webhook.Poster // nil = no webhook
 	tenant     jobs.Tenant
 	keys       []jobs.Key
 	handler    http.Handler
 	close      []func() error       // in the order of opening
 	elector    controlplane.Elector // nil = it always leads
-	failed     <-chan error         // of the store, after which it does nothing more
+	failed     <-chan error         // of the store, which is then unusable
 	deliver    func(context.Context, metastore.Applier) error
 
 	stopping atomic.Bool
-	cancel   context.CancelFunc // of a scheduler that Start has started
+	cancel   context.CancelFunc // set by Start
 	done     chan struct{}
 	err      error
 }
 
-// Open makes a scheduler without starting it: Run does that. Close it in any case.
+// Open makes a scheduler; Run starts it. Open comes before Run: an open Scheduler has a Client, Ops and a Handler, but
+// runs nothing yet. Call Close in any case.
 func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err error) {
 	if cfg.Node == "" {
 		cfg.Node = "node"
@@ -183,14 +181,14 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		}
 	}()
 	if cfg.Tokens && cfg.Who != nil {
-		return nil, kernel.Invalid("embed: both Who and Tokens are given: either the program knows who asks, or tokens say so")
+		return nil, kernel.Invalid("embed: both Who and Tokens are given: set one of them")
 	}
 	if err := cfg.Triggering.check(cfg); err != nil {
 		return nil, err
 	}
 	shared := cfg.Bus != nil
 	if cfg.Cluster != nil && (cfg.Dir == "" || cfg.Database != "" || !shared) {
-		return nil, kernel.Invalid("embed: a Cluster keeps its rows in a Dir and shares a Bus")
+		return nil, kernel.Invalid("embed: a Cluster needs Dir and Bus, and no Database")
 	}
 	if !shared {
 		hub := membus.New()
@@ -202,7 +200,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	}
 	if cfg.Open != nil {
 		if !rows.shared {
-			return nil, kernel.Invalid("embed: Open is for processes with a Database in common")
+			return nil, kernel.Invalid("embed: Open needs Database")
 		}
 		rows.elector = doorkeeper{rows.elector, cfg.Open}
 	}
@@ -243,7 +241,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	s.close = append(s.close, s.client.Close)
 	s.pull = newPull(cfg, func(ctx context.Context) error {
 		if cfg.Open == nil {
-			return nil // whoever leads is reached by the bus
+			return nil // the bus reaches every leader
 		}
 		return s.store.ready(ctx)
 	})
@@ -264,7 +262,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	return s, s.openHTTPWorker(ctx, cfg)
 }
 
-// serveCluster does what other nodes ask of the leader.
+// serveCluster answers the cluster requests of other nodes while this one leads.
 func (s *Scheduler) serveCluster(ctx context.Context, calls bus.Calls) error {
 	if s.cluster == nil {
 		return nil
@@ -304,9 +302,9 @@ func (s *Scheduler) openWorker(ctx context.Context, cfg Config, js []jobs.Job) e
 	return nil
 }
 
-// pages are the API, the live page and the metrics under one handler.
+// pages makes one handler of the API, the pages and the metrics.
 func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
-	var signIn ui.Access // nil = nobody can
+	var signIn ui.Access // nil = no sign-in
 	if cfg.Tokens {
 		access := api.NewAccess(s.ops, cfg.Secure)
 		cfg.Who, signIn = access.Who, access
@@ -333,19 +331,19 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 	return api.Guard(cfg.Logger, http.StripPrefix(cfg.Base, meter.Requests(aged(traced(mux)))))
 }
 
-// posted is what has become of the events of failures.
+// posted adds the metrics of the webhook.
 func (s *Scheduler) posted(add func(metrics.Value)) {
 	var n webhook.Stats
 	if s.poster != nil {
 		n = s.poster.Stats()
 	}
-	add(metrics.Value{Name: "webhook_sent_total", Help: "Events of failures that were taken.", Value: float64(n.Sent)})
-	add(metrics.Value{Name: "webhook_failed_total", Help: "Events of failures that were not taken, however often they were sent.", Value: float64(n.Failed)})
-	add(metrics.Value{Name: "webhook_dropped_total", Help: "Events of failures that were dropped, because too many waited.", Value: float64(n.Dropped)})
-	add(metrics.Value{Name: "webhook_waiting", Help: "Events of failures that wait to be sent.", Value: float64(n.Waiting)})
+	add(metrics.Value{Name: "webhook_sent_total", Help: "Failure events that the receiver accepted.", Value: float64(n.Sent)})
+	add(metrics.Value{Name: "webhook_failed_total", Help: "Failure events that the receiver did not accept after all retries.", Value: float64(n.Failed)})
+	add(metrics.Value{Name: "webhook_dropped_total", Help: "Failure events dropped because too many waited.", Value: float64(n.Dropped)})
+	add(metrics.Value{Name: "webhook_waiting", Help: "Failure events that wait to be sent.", Value: float64(n.Waiting)})
 }
 
-// traced lets what a request starts belong to the trace that its traceparent names.
+// traced adds runs that a request starts to the trace in its traceparent header.
 func traced(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if parent := r.Header.Get("Traceparent"); parent != "" {
@@ -355,23 +353,25 @@ func traced(next http.Handler) http.Handler {
 	})
 }
 
-// metrics are what Prometheus reads of this process.
+// metrics makes the Prometheus metrics of this process.
 func (s *Scheduler) metrics(cfg Config, rows rows, route func(*http.Request) string) *metrics.Metrics {
 	measured, _ := rows.store.(metastore.Measured)
 	return metrics.New(metrics.Config{Version: cfg.Version, Plane: s.plane, Rows: rows.store, Store: measured, Ready: s.Ready, Route: route, Logger: cfg.Logger,
 		Extra: s.extra})
 }
 
-// Client starts runs, waits for them and cancels them.
+// Client returns a client of the default tenant, which enqueues runs, waits for them and cancels them. Its requests
+// need Run. A handler uses carillon.ClientFrom(ctx) instead, whose runs are children of the handler's run.
 func (s *Scheduler) Client() *client.Client { return s.client }
 
-// Ops are the verbs of people: edit, pause, trigger and so on.
+// Ops returns the operations of people: edit, pause, trigger and so on.
 func (s *Scheduler) Ops() *ops.Ops { return s.ops }
 
-// Handler is the live page, the API and the metrics. Who may come in is the Config's to say.
+// Handler serves the pages, the API and the metrics. Config.Who or Config.Tokens authenticates its requests.
 func (s *Scheduler) Handler() http.Handler { return s.handler }
 
-// Ready says why requests should not come here, or nil: the store answers, and somebody leads, here or at another node.
+// Ready returns nil if the store answers and a node leads, and otherwise the reason why this process cannot serve
+// requests.
 func (s *Scheduler) Ready(ctx context.Context) error {
 	if s.stopping.Load() {
 		return kernel.Refuse(jobs.Unavailable, "stopping")
@@ -382,11 +382,11 @@ func (s *Scheduler) Ready(ctx context.Context) error {
 	return s.ops.Ready(ctx)
 }
 
-// restartPause is how long a control plane that broke waits before it begins again.
+// restartPause is the delay before a failed control plane is restarted.
 const restartPause = time.Second
 
-// Run works until ctx ends, then stops in order: the worker takes nothing more and lets its handlers end within
-// their grace; then the control plane goes. It does not Close.
+// Run runs an open scheduler until ctx ends, then stops it in order: the worker takes no more runs and waits for its
+// handlers (Config.Worker.Grace), then the control plane stops. Call Run once, and then Close.
 func (s *Scheduler) Run(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	planning, stopPlan := context.WithCancel(context.WithoutCancel(ctx))
@@ -400,10 +400,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		select {
 		case <-stopped.Done():
 			return nil
-		case err := <-s.failed: // a disk, mostly: nothing can be promised any more
+		case err := <-s.failed: // usually the disk: commits are no longer durable
 			return err
 		}
-	}, func(error) { s.stopping.Store(true); s.handOver(); stop() })
+	}, func(error) { s.stopping.Store(true); s.transfer(); stop() })
 	g.Add(func() error {
 		defer close(idle)
 		if s.worker == nil {
@@ -424,37 +424,36 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.pull.close(); stopServing() })
 	g.Add(func() error { return s.plan(planning) }, func(error) { stopPlan() })
-	if s.poster != nil { // it ends last, and tells what happened until then
+	if s.poster != nil { // last: it sends the events of the shutdown, too
 		posting, stopPosting := context.WithCancel(context.WithoutCancel(ctx))
 		g.Add(func() error { s.poster.Run(posting); return nil }, func(error) { stopPosting() })
 	}
 	if s.deliver != nil {
 		delivering, stopDelivery := context.WithCancel(context.WithoutCancel(ctx))
-		g.Add(func() error { return s.deliver(delivering, s.store.wishes()) }, func(error) { stopDelivery() })
+		g.Add(func() error { return s.deliver(delivering, s.store.delivery()) }, func(error) { stopDelivery() })
 	}
 	return g.Run()
 }
 
-// handOver has another node lead, if there is one, so that nobody waits until this one is gone.
-func (s *Scheduler) handOver() {
+// transfer transfers leadership to another node, if there is one, so that requests need not wait for an election.
+func (s *Scheduler) transfer() {
 	if y, can := s.elector.(controlplane.Yielder); can && s.store.leads() && s.accompanied() {
 		s.plane.Because("it was stopped")
 		if err := y.Yield(); err != nil {
-			s.log.Info("leadership is not handed over", "err", err)
+			s.log.Info("cannot transfer leadership", "err", err)
 		}
 	}
 }
 
-// accompanied says that there is another node to which leadership can be handed.
+// accompanied reports whether another node could lead.
 func (s *Scheduler) accompanied() bool {
 	return slices.ContainsFunc(s.plane.Nodes(), func(n controlplane.Node) bool { return n.Online && !n.Here })
 }
 
-// settled is how long a worker waits for somebody to lead before it begins all the same.
+// settled is how long a worker waits for a leader before it starts without one.
 const settled = 2 * time.Second
 
-// settle waits until somebody leads, so that a worker that starts together with its control plane does not begin by
-// complaining that none answers.
+// settle waits for a leader: a worker that starts together with its control plane must not log that none answers.
 func (s *Scheduler) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, settled)
 	defer cancel()
@@ -469,9 +468,8 @@ func (s *Scheduler) settle(ctx context.Context) {
 	}
 }
 
-// plan runs the control plane. One that breaks after it has led, or has heard of another node that did, begins again: what
-// broke may mend, a bus that went away for example. One of which nobody ever came to lead says why, and so does one that
-// has a name that another one has.
+// plan runs the control plane and restarts it when it fails, for example while the bus is unavailable. It returns the
+// error if this process has not known a leader yet, or if another node has the same name.
 func (s *Scheduler) plan(ctx context.Context) error {
 	for {
 		err := s.plane.Run(ctx)
@@ -481,7 +479,7 @@ func (s *Scheduler) plan(ctx context.Context) error {
 		if _, since := s.plane.Leading(); since.IsZero() && !s.plane.Followed() || errors.Is(err, controlplane.ErrTwin) {
 			return err
 		}
-		s.log.Error("control plane broke, beginning again", "err", err)
+		s.log.Error("control plane failed, restarting", "err", err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -490,7 +488,7 @@ func (s *Scheduler) plan(ctx context.Context) error {
 	}
 }
 
-// Run embeds a scheduler and works until ctx ends.
+// Run opens a scheduler, runs it until ctx ends, and closes it.
 func Run(ctx context.Context, cfg Config, js ...jobs.Job) error {
 	s, err := Open(ctx, cfg, js...)
 	if err != nil {
@@ -499,7 +497,9 @@ func Run(ctx context.Context, cfg Config, js ...jobs.Job) error {
 	return errors.Join(s.Run(ctx), s.Close())
 }
 
-// Start embeds a scheduler and returns once it leads and the jobs are known. Stop it.
+// Start opens and runs a scheduler, and returns when a node leads and the jobs are registered. Start runs waiting jobs
+// before it returns: handlers cannot use the returned Scheduler, and get their client from carillon.ClientFrom(ctx).
+// ctx limits the start only; call Stop to end the scheduler.
 func Start(ctx context.Context, cfg Config, js ...jobs.Job) (*Scheduler, error) {
 	s, err := Open(ctx, cfg, js...)
 	if err != nil {
@@ -517,20 +517,20 @@ func Start(ctx context.Context, cfg Config, js ...jobs.Job) (*Scheduler, error) 
 	return s, nil
 }
 
-// Done is closed when a scheduler that Start has started has ended: by Stop, or by itself, and then Stop says why.
+// Done returns a channel that is closed when a scheduler of Start has ended: by Stop, or by an error that Stop returns.
 func (s *Scheduler) Done() <-chan struct{} { return s.done }
 
-// Stop ends what Start has started, in order, and closes it.
+// Stop stops a scheduler of Start in the order of Run, and closes it.
 func (s *Scheduler) Stop() error {
 	s.cancel()
 	<-s.done
 	return errors.Join(s.err, s.Close())
 }
 
-// lookAgain is how often at least is looked for what a signal may have missed.
+// lookAgain is the interval at which a condition is polled.
 const lookAgain = 10 * time.Millisecond
 
-// await waits until somebody leads and the jobs are known.
+// await waits until a node leads and the jobs are registered.
 func (s *Scheduler) await(ctx context.Context) error {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
@@ -540,7 +540,7 @@ func (s *Scheduler) await(ctx context.Context) error {
 		}
 		select {
 		case <-s.done:
-			return errors.New("the scheduler ended before it was ready")
+			return errors.New("embed: the scheduler ended before it was ready")
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-tick.C:
@@ -548,7 +548,7 @@ func (s *Scheduler) await(ctx context.Context) error {
 	}
 }
 
-// registered says that all jobs are known to the store.
+// registered reports whether the store has all jobs.
 func (s *Scheduler) registered(ctx context.Context) bool {
 	if len(s.keys) == 0 {
 		return true
@@ -557,7 +557,7 @@ func (s *Scheduler) registered(ctx context.Context) bool {
 	return err == nil && len(known) == len(s.keys)
 }
 
-// Close lets go of what was opened, last first. Run must have returned.
+// Close closes what Open opened, last first. Run must have returned.
 func (s *Scheduler) Close() error {
 	var errs []error
 	for _, end := range slices.Backward(s.close) {

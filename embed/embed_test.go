@@ -145,7 +145,7 @@ func TestHandler(t *testing.T) {
 	}
 	answer.Body.Close()
 	if answer.StatusCode != 200 {
-		t.Errorf("the run is said to be at %s: %s", to, answer.Status)
+		t.Errorf("the run's location is %s: %s", to, answer.Status)
 	}
 }
 

@@ -41,7 +41,7 @@ func ExampleStart() {
 	// Output: Succeeded "shipped a bell"
 }
 
-// A program whose jobs survive it, until it is told to stop.
+// A program whose jobs survive a restart; it runs until a signal.
 func ExampleRun() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

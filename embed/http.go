@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
-// openHTTPWorker makes a worker for HTTP jobs, beside the one that runs the jobs of this program.
+// openHTTPWorker makes a second worker, which runs HTTP jobs.
 func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
 	if cfg.HTTPJobs == nil {
 		return nil
@@ -37,7 +37,7 @@ func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
 	return err
 }
 
-// shares are what is known of who fires what.
+// shares adds the metrics of distributed triggering.
 func (s *Scheduler) shares(add func(metrics.Value)) {
 	shares := s.plane.Shares()
 	mine := 0
@@ -46,12 +46,12 @@ func (s *Scheduler) shares(add func(metrics.Value)) {
 			mine = f.Jobs
 		}
 	}
-	add(metrics.Value{Name: "firing_nodes", Help: "Nodes that fire a share of the jobs each, as this process sees it; 0 if the one that leads fires all.", Value: float64(len(shares))})
-	add(metrics.Value{Name: "firing_jobs", Help: "Recurring jobs that are this process's share; 0 if the one that leads fires all.", Value: float64(mine)})
-	add(metrics.Value{Name: "due_times_rescued_total", Help: "Due times that were another node's share, and that this process has fired because they were late.", Value: float64(s.plane.Rescued())})
+	add(metrics.Value{Name: "firing_nodes", Help: "Nodes that each fire a share of the jobs, as seen by this process; 0 if the leader fires all.", Value: float64(len(shares))})
+	add(metrics.Value{Name: "firing_jobs", Help: "Recurring jobs in this process's share; 0 if the leader fires all.", Value: float64(mine)})
+	add(metrics.Value{Name: "due_times_rescued_total", Help: "Overdue due times of other nodes' shares that this process has fired.", Value: float64(s.plane.Rescued())})
 }
 
-// extra are the values of this process that none of its large parts tells.
+// extra adds the metrics that no other part of this process has.
 func (s *Scheduler) extra(add func(metrics.Value)) {
 	s.posted(add)
 	s.shares(add)
@@ -60,6 +60,6 @@ func (s *Scheduler) extra(add func(metrics.Value)) {
 	if s.runner != nil {
 		open, refused = s.runner.Circuits()
 	}
-	add(metrics.Value{Name: "httpjob_circuits_open", Help: "Targets of HTTP jobs that did not answer and are left alone for a while.", Value: float64(len(open))})
-	add(metrics.Value{Name: "httpjob_put_off_total", Help: "Calls of HTTP jobs that were put off because their target is left alone.", Value: float64(refused)})
+	add(metrics.Value{Name: "httpjob_circuits_open", Help: "Targets of HTTP jobs that did not answer and are not called for a while (open circuits).", Value: float64(len(open))})
+	add(metrics.Value{Name: "httpjob_put_off_total", Help: "Calls of HTTP jobs put off because the circuit of their target was open.", Value: float64(refused)})
 }

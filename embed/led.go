@@ -12,23 +12,23 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
 
-// led is a store for what asks a process that may not lead: its pages, its API, the programs in it. Commands go to
-// whoever leads, since the leader offers what comes of them: to this process's own control plane while that is it, and
-// through the courier otherwise. The courier asks for half a minute, which a change of leaders does not take.
+// led is the store for the pages, the API and the clients of a process that may not lead. Commands go to the leader,
+// which dispatches their runs: to this process's control plane while it leads, and over the bus otherwise. The bus
+// retries them for 30 s, longer than an election.
 type led struct {
 	metastore.Reader
 	plane  *controlplane.ControlPlane
 	here   metastore.Store
-	there  metastore.Store  // through the bus, wherever the leader is
+	there  metastore.Store  // over the bus
 	copies *raftstore.Store // nil = there is no copy of the rows here
-	apart  bool             // there is no bus to the leader, which finds in the database what is written here
+	apart  bool             // no bus to the leader: it reads this process's commands from the database
 }
 
-// newLed makes the store of a process whose rows are here. Rows in a database are everybody's, and are read there;
-// copies are read at the leader, because here they may be a moment old.
-func newLed(plane *controlplane.ControlPlane, quota *metastore.Quota, there metastore.Store, copies *raftstore.Store, everybodys, apart bool) *led {
+// newLed makes the store of a process. Rows in a shared database are read there; copies are read at the leader, because
+// this node's copy may be stale.
+func newLed(plane *controlplane.ControlPlane, quota *metastore.Quota, there metastore.Store, copies *raftstore.Store, shared, apart bool) *led {
 	l := &led{plane: plane, here: quota.Bound(plane.Store()), there: there, copies: copies, apart: apart}
-	if l.Reader = (elsewhere{l}); everybodys {
+	if l.Reader = (elsewhere{l}); shared {
 		l.Reader = l.here
 	}
 	return l
@@ -39,8 +39,8 @@ func (l *led) leads() bool {
 	return term > 0
 }
 
-// Apply has the leader apply the batch. What this node was leading too briefly for is asked for again elsewhere, in
-// the same words, so that it is done once.
+// Apply sends the batch to the leader. If this node stops leading meanwhile, commands without a result are sent again,
+// unchanged, to the new leader: commands are idempotent.
 func (l *led) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	if l.apart {
 		return l.here.Apply(ctx, batch)
@@ -65,22 +65,22 @@ func (l *led) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Re
 	for k, r := range l.there.Apply(ctx, rest) {
 		i := open[k]
 		if jobs.CodeOf(results[i].Err) == jobs.Unknown && jobs.CodeOf(r.Err) == jobs.Unavailable {
-			continue // the first time it may have been done
+			continue // the first attempt may have been applied
 		}
 		results[i] = r
 	}
 	return results
 }
 
-// wishes is where wishes in the database are brought to.
-func (l *led) wishes() metastore.Applier {
+// delivery is where commands from the database are applied.
+func (l *led) delivery() metastore.Applier {
 	if l.apart {
 		return leaders{l}
 	}
 	return l
 }
 
-// leaders refuses what comes while this process does not lead, because the one that does is brought the same.
+// leaders refuses commands while this process does not lead, because the leader gets the same commands.
 type leaders struct{ *led }
 
 func (l leaders) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
@@ -90,7 +90,7 @@ func (l leaders) Apply(ctx context.Context, batch []kernel.Envelope) []metastore
 	return l.led.Apply(ctx, batch)
 }
 
-// again says that somebody else may know better.
+// again reports whether another node may have a result.
 func again(err error) bool {
 	if err == nil {
 		return false
@@ -99,16 +99,16 @@ func again(err error) bool {
 	return code == jobs.Unavailable || code == jobs.Unknown
 }
 
-// soon is how long the leader may take to answer one who asks whether it does.
+// soon is the timeout of short requests to the leader.
 const soon = 2 * time.Second
 
-// ready says why nothing can be done through this store, or nil: the leader answers.
+// ready returns nil if the leader answers, and otherwise why it cannot be reached.
 func (l *led) ready(ctx context.Context) error {
 	if l.leads() {
 		return nil
 	}
 	if l.apart {
-		return kernel.Refuse(jobs.Unavailable, "this node stands by: another one leads, or will in a moment this one")
+		return kernel.Refuse(jobs.Unavailable, "this node is a standby: send the request to the leader, or retry")
 	}
 	leader := l.plane.Leader()
 	if leader.Term == 0 {
@@ -117,20 +117,19 @@ func (l *led) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	if _, err := l.there.Global(ctx, jobs.DefaultTenant); err != nil {
-		return kernel.Refuse(jobs.Unavailable, "node %s leads and does not answer", leader.Name)
+		return kernel.Refuse(jobs.Unavailable, "the leader, node %s, does not answer", leader.Name)
 	}
 	return nil
 }
 
-// elsewhere reads where the newest rows are: at the leader, which makes sure that it still is one. While nobody leads, or
-// the leader does not answer, it reads the copy that is here and says how old that may be (metastore.AgeOf): pages that
-// tell what held a moment ago are better than none.
+// elsewhere reads at the leader, which verifies that it still leads. While there is no leader, or it does not answer,
+// elsewhere reads this node's copy and notes its age (metastore.AgeOf): stale pages are better than none.
 type elsewhere struct{ *led }
 
-// readPatience is how long the leader may take to answer before the copy is read. That it died is known sooner.
+// readPatience is the timeout of a read at the leader, after which the copy is read.
 const readPatience = soon
 
-// current says why what is read here may not be what holds, while this node leads: it may not know yet that it does not.
+// current returns an error if this node's rows may be stale: another node may have been elected without its knowledge.
 func (l *led) current(ctx context.Context) error {
 	if l.copies == nil || l.copies.Alone() {
 		return nil
@@ -140,7 +139,7 @@ func (l *led) current(ctx context.Context) error {
 	return l.copies.Linearizable(ctx)
 }
 
-// read reads at the leader, or the copy that is here.
+// read reads at the leader, or this node's copy.
 func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, metastore.Reader) (A, error)) (answer A, err error) {
 	leader := e.plane.Leader()
 	switch {
@@ -156,8 +155,8 @@ func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, met
 			return answer, err
 		}
 	}
-	if !e.copies.Whole() { // it may lack everything
-		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer, and the copy of this node is not whole since it was started")
+	if !e.copies.Whole() { // it may be empty
+		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer, and this node's copy is incomplete since its start")
 	}
 	metastore.NoteAge(ctx, max(e.copies.Age(), time.Millisecond))
 	return ask(ctx, e.here)
@@ -229,7 +228,7 @@ func (e elsewhere) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kerne
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Audit, error) { return r.Audits(ctx, q) })
 }
 
-// doorkeeper opens the bus of a process to others for as long as it leads.
+// doorkeeper opens a process's bus to other processes while it leads.
 type doorkeeper struct {
 	controlplane.Elector
 	open func() (shut func(), err error)

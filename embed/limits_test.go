@@ -21,8 +21,8 @@ func (o *office) bearer(tenant jobs.Tenant, n ops.NewToken) []string {
 	return []string{"Authorization", "Bearer " + text}
 }
 
-// One token, and one tenant, take only a part of the HTTP workers that a node serves. The refusal names the limit, and a
-// place is free again when its worker has left.
+// A token and a tenant get only a part of a node's HTTP workers. The error names the limit, and the place of a worker
+// that left is free again.
 func TestHTTPWorkersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{Tokens: true, Limits: embed.Limits{HTTPWorkers: 4, HTTPWorkersPerTenant: 3, HTTPWorkersPerToken: 2}})
@@ -33,10 +33,10 @@ func TestHTTPWorkersAreBounded(t *testing.T) {
 			t.Helper()
 			n++
 			body := m{"name": "py", "start": fmt.Sprint("a", n), "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}
-			status, told := o.post(t.Context(), "/worker/register", body, as...)
-			detail, _ := told["detail"].(string)
-			if limit == "" && status != 200 || limit != "" && (status != 429 || told["code"] != "exhausted" || !strings.Contains(detail, limit+" is ")) {
-				t.Errorf("worker %d: %d %v, want limit %q", n, status, told, limit)
+			status, response := o.post(t.Context(), "/worker/register", body, as...)
+			detail, _ := response["detail"].(string)
+			if limit == "" && status != 200 || limit != "" && (status != 429 || response["code"] != "exhausted" || !strings.Contains(detail, limit+" is ")) {
+				t.Errorf("worker %d: %d %v, want limit %q", n, status, response, limit)
 			}
 		}
 		register(ann, "")
@@ -46,8 +46,8 @@ func TestHTTPWorkersAreBounded(t *testing.T) {
 		register(bob, "limits.http-workers-per-tenant")
 		register(other, "")
 		register(last, "limits.http-workers")
-		if status, told := o.post(t.Context(), "/worker/leave", m{"worker": "py-a1"}, ann...); status != 204 {
-			t.Fatalf("leave: %d %v", status, told)
+		if status, response := o.post(t.Context(), "/worker/leave", m{"worker": "py-a1"}, ann...); status != 204 {
+			t.Fatalf("leave: %d %v", status, response)
 		}
 		synctest.Wait()
 		register(ann, "")
@@ -61,25 +61,25 @@ func TestHTTPWorkersWithoutAuthentication(t *testing.T) {
 		o := newOffice(t, embed.Config{Limits: embed.Limits{HTTPWorkers: 2, HTTPWorkersPerTenant: 1, HTTPWorkersPerToken: 1}})
 		for n, want := range []int{200, 200, 429} {
 			body := m{"name": "py", "start": fmt.Sprint("a", n), "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}
-			if status, told := o.post(t.Context(), "/worker/register", body); status != want {
-				t.Errorf("worker %d: %d %v, want %d", n, status, told, want)
+			if status, response := o.post(t.Context(), "/worker/register", body); status != want {
+				t.Errorf("worker %d: %d %v, want %d", n, status, response, want)
 			}
 		}
 	})
 }
 
-// One token fills neither the jobs nor the runs of its tenant, whichever way it comes: what is beyond its quota is refused
-// with the name of the limit, and others go on.
+// A token cannot use up its tenant's jobs and runs: requests beyond its quota get an error that names the limit, and
+// other tokens continue.
 func TestJobsAndWaitingRunsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{Tokens: true, Limits: embed.Limits{JobsPerApp: 3, WaitingRuns: 9, WaitingRunsPerToken: 4}})
 		members := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
 		ann, bob := o.bearer("", ops.NewToken{Name: "ann", Role: "operator"}), o.bearer("", ops.NewToken{Name: "bob", Role: "operator"})
-		refused := func(what string, status int, told m, limit string) {
+		refused := func(what string, status int, response m, limit string) {
 			t.Helper()
-			detail, _ := told["detail"].(string)
-			if status != 429 || told["code"] != "exhausted" || !strings.Contains(detail, limit+" is ") {
-				t.Errorf("%s: %d %v, want the limit %s", what, status, told, limit)
+			detail, _ := response["detail"].(string)
+			if status != 429 || response["code"] != "exhausted" || !strings.Contains(detail, limit+" is ") {
+				t.Errorf("%s: %d %v, want the limit %s", what, status, response, limit)
 			}
 		}
 		register := func(start string, keys ...string) (int, m) {
@@ -90,24 +90,24 @@ func TestJobsAndWaitingRunsAreBounded(t *testing.T) {
 			list = append(list, m{"key": "greet", "kind": "triggered"})
 			return o.post(t.Context(), "/worker/register", m{"name": "py", "start": start, "app": "shop", "slots": 1, "jobs": list}, members...)
 		}
-		if status, told := register("a1", "a", "b"); status != 200 {
-			t.Fatal(status, told)
+		if status, response := register("a1", "a", "b"); status != 200 {
+			t.Fatal(status, response)
 		}
-		status, told := register("a2", "c")
-		refused("a job too many", status, told, "limits.jobs-per-app")
+		status, response := register("a2", "c")
+		refused("a job too many", status, response, "limits.jobs-per-app")
 		if found, _, err := o.Ops().Jobs(t.Context(), ops.Who{}, ops.JobQuery{Limit: 10}); err != nil || len(found) != 3 {
 			t.Errorf("there are %d jobs (%v)", len(found), err)
 		}
 
 		for range 4 {
-			if status, told := o.post(t.Context(), "/jobs/greet/trigger", m{}, ann...); status != 201 {
-				t.Fatal(status, told)
+			if status, response := o.post(t.Context(), "/jobs/greet/trigger", m{}, ann...); status != 201 {
+				t.Fatal(status, response)
 			}
 		}
-		status, told = o.post(t.Context(), "/jobs/greet/trigger", m{}, ann...)
-		refused("a run too many of a token", status, told, "limits.waiting-runs-per-token")
-		if status, told := o.post(t.Context(), "/jobs/greet/trigger", m{}, bob...); status != 201 {
-			t.Error(status, told)
+		status, response = o.post(t.Context(), "/jobs/greet/trigger", m{}, ann...)
+		refused("a run too many of a token", status, response, "limits.waiting-runs-per-token")
+		if status, response := o.post(t.Context(), "/jobs/greet/trigger", m{}, bob...); status != 201 {
+			t.Error(status, response)
 		}
 		greet := jobs.Trigger[m]("greet")
 		for range 4 {
@@ -116,7 +116,7 @@ func TestJobsAndWaitingRunsAreBounded(t *testing.T) {
 		if _, err := greet.Enqueue(t.Context(), o.Client(), m{}); jobs.CodeOf(err) != jobs.Exhausted || !strings.Contains(err.Error(), "limits.waiting-runs-per-token is ") {
 			t.Errorf("a run too many of a client: %v", err)
 		}
-		status, told = o.post(t.Context(), "/jobs/greet/trigger", m{}, bob...)
-		refused("a run too many of the tenant", status, told, "limits.waiting-runs")
+		status, response = o.post(t.Context(), "/jobs/greet/trigger", m{}, bob...)
+		refused("a run too many of the tenant", status, response, "limits.waiting-runs")
 	})
 }

@@ -13,12 +13,11 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// live is what a control plane knows, in the words of ops. What only the leader knows a node that does not lead asks
-// it for over the bus.
+// live implements ops.Live. A node that does not lead asks the leader over the bus for what only the leader knows.
 type live struct {
 	plane *controlplane.ControlPlane
 	calls bus.Calls
-	alone metastore.Agenda // set: other nodes are not heard, and who led last is known from here
+	alone metastore.Agenda // set: no bus to other nodes; it names the last leader
 
 	mu   sync.Mutex
 	seen map[jobs.Tenant]*sight
@@ -26,27 +25,27 @@ type live struct {
 
 var _ ops.Live = (*live)(nil)
 
-// view is what the leader knows of a tenant, and of all attempts that there is something to say of.
+// view is what the leader knows of a tenant: workers, the last minutes, and attempts with progress.
 type view struct {
 	Workers  []ops.Worker            `json:"workers,omitempty"`
 	Pulse    []ops.Minute            `json:"pulse,omitempty"`
 	Attempts map[jobs.ID]ops.Attempt `json:"attempts,omitempty"`
 }
 
-// sight is a view that was got a while ago.
+// sight is a cached view.
 type sight struct {
-	asking sync.Mutex // one asks, the others wait for what it gets
+	asking sync.Mutex // one caller asks, the others wait for its result
 	view   view
 	asked  time.Time
 	got    time.Time // zero = never
 }
 
 const (
-	sightFresh    = time.Second            // so long a view is used again, and so long nobody asks again who got no answer
-	sightStale    = 10 * time.Second       // so long it is used if the leader does not answer
-	sightPatience = 500 * time.Millisecond // how long the leader may take to answer
+	sightFresh    = time.Second            // minimum interval between two requests
+	sightStale    = 10 * time.Second       // maximum age of a view while the leader does not answer
+	sightPatience = 500 * time.Millisecond // timeout of a request
 	mostSights    = 64                     // tenants of which views are kept
-	mostAttempts  = 2_000                  // of which a view tells
+	mostAttempts  = 2_000                  // in a view
 )
 
 // view is what this node knows as the leader.
@@ -65,7 +64,7 @@ func (l *live) view(tenant jobs.Tenant) view {
 func (l *live) serve(ctx context.Context, calls bus.Calls) error {
 	return calls.Serve(ctx, bus.ServiceLive, func(_ context.Context, from bus.Principal, request []byte) ([]byte, error) {
 		if from.Role != bus.Node {
-			return nil, kernel.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
+			return nil, kernel.Refuse(jobs.Forbidden, "%s is not a node", from.Actor())
 		}
 		v := l.view(jobs.Tenant(request))
 		v.Attempts = map[jobs.ID]ops.Attempt{}
@@ -75,7 +74,7 @@ func (l *live) serve(ctx context.Context, calls bus.Calls) error {
 		b := bus.Encode(v)
 		if len(b) > l.calls.Limit() {
 			for i := range v.Workers {
-				v.Workers[i].Keys = nil // the most of it by far
+				v.Workers[i].Keys = nil // by far the largest part
 			}
 			b = bus.Encode(v)
 		}
@@ -83,7 +82,7 @@ func (l *live) serve(ctx context.Context, calls bus.Calls) error {
 	})
 }
 
-// leaders is the leader's view, as it is or was a moment ago.
+// leaders returns the leader's view, at most sightStale old.
 func (l *live) leaders(tenant jobs.Tenant) view {
 	if term, _ := l.plane.Leading(); term > 0 {
 		return l.view(tenant)
@@ -109,7 +108,7 @@ func (l *live) leaders(tenant jobs.Tenant) view {
 	return s.view
 }
 
-// look asks the leader.
+// look asks the leader for its view.
 func (l *live) look(tenant jobs.Tenant, s *sight) {
 	ctx, cancel := context.WithTimeout(context.Background(), sightPatience)
 	defer cancel()
@@ -147,7 +146,7 @@ func (l *live) Leader() ops.Leader {
 	return ops.Leader{Node: n.Name, Term: n.Term, Here: n.Here, Since: n.Since, Step: n.Step, Off: l.plane.OffOf(n.Name)}
 }
 
-// last is who leads as the rows say: somebody else, or nobody for a moment.
+// last returns the leader that the rows name, if it is another node.
 func (l *live) last() ops.Leader {
 	ctx, cancel := context.WithTimeout(context.Background(), soon)
 	defer cancel()

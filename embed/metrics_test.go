@@ -52,11 +52,11 @@ func scrape(t *testing.T, url string) map[string]*metric {
 	var m *metric
 	for line := range strings.Lines(string(body)) {
 		line = strings.TrimSpace(line)
-		if words := strings.Fields(line); len(words) == 4 && words[1] == "TYPE" {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[1] == "TYPE" {
 			m = nil
-			if strings.HasPrefix(words[2], "carillon_") {
-				m = &metric{kind: words[3], labels: map[string]bool{}, values: map[string]string{}}
-				all[words[2]] = m
+			if strings.HasPrefix(fields[2], "carillon_") {
+				m = &metric{kind: fields[3], labels: map[string]bool{}, values: map[string]string{}}
+				all[fields[2]] = m
 			}
 			continue
 		}
@@ -92,8 +92,8 @@ func busy(t *testing.T) (s *embed.Scheduler, url string) {
 			t.Error(err)
 		}
 	})
-	for _, wish := range []jobs.Request{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
-		runs, err := s.Client().Enqueue(t.Context(), wish)
+	for _, request := range []jobs.Request{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
+		runs, err := s.Client().Enqueue(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -246,26 +246,26 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// A run that ends badly is told of, by the node that leads, and so are due times that nobody could fire in time. What
-// waits when the process ends has five seconds to be sent: where that was too little for a machine, it is tried anew.
+// The leader sends an event for each run that fails for good, and for missed due times. Events that wait at shutdown
+// have five seconds to be sent; a machine that is too slow for that gets another try.
 func TestOnFailure(t *testing.T) {
 	for range 5 {
-		all, bad, took := toldOf(t)
+		all, bad, took := eventsOf(t)
 		if len(all) == 0 && took >= 4*time.Second {
-			t.Logf("nothing was told in the %v that the end took", took)
+			t.Logf("no event was sent in the %v of the shutdown", took)
 			continue
 		}
 		if len(all) != 1 || all[0].Run != bad.String() || all[0].Attempt != 2 || all[0].Error != "no" || all[0].URL != "http://here/runs/"+bad.String() {
-			t.Errorf("told of %+v", all)
+			t.Errorf("events: %+v", all)
 		}
 		return
 	}
-	t.Fatal("the machine is too slow to tell of anything in five seconds")
+	t.Fatal("the machine is too slow to send an event in five seconds")
 }
 
-// toldOf has a run end well and one end badly, which it names, and answers with all that was told of when the scheduler
-// had ended, and how long that took.
-func toldOf(t *testing.T) (all []webhook.Event, id jobs.ID, took time.Duration) {
+// eventsOf runs one job that succeeds and one that fails, whose run it returns, and stops the scheduler. It returns the
+// events and how long the shutdown took.
+func eventsOf(t *testing.T) (all []webhook.Event, id jobs.ID, took time.Duration) {
 	t.Helper()
 	events := make(chan webhook.Event, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -282,8 +282,8 @@ func toldOf(t *testing.T) (all []webhook.Event, id jobs.ID, took time.Duration) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, wish := range []jobs.Request{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
-		runs, err := s.Client().Enqueue(t.Context(), wish)
+	for _, request := range []jobs.Request{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
+		runs, err := s.Client().Enqueue(t.Context(), request)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -307,7 +307,7 @@ func toldOf(t *testing.T) (all []webhook.Event, id jobs.ID, took time.Duration) 
 	return all, id, took
 }
 
-// The metrics tell of all tenants, so who is of another than the default one does not see them.
+// The metrics cover all tenants, so only tokens of the default tenant may read them.
 func TestMetricsAreTheDefaultTenants(t *testing.T) {
 	t.Parallel()
 	s, err := embed.Open(t.Context(), embed.Config{Who: func(r *http.Request) (ops.Who, error) {

@@ -69,7 +69,7 @@ func plan(ctx context.Context, o *ops.Ops, first time.Time) error {
 	return nil
 }
 
-// visit asks for runs, changes its mind about some, and returns when all of them are over.
+// visit asks for runs, cancels some, and returns when all of them are finished.
 func visit(ctx context.Context, c *client.Client, held <-chan int) error {
 	var all []jobs.ID
 	ask := func(run jobs.Receipt, err error) (jobs.Receipt, error) {
@@ -105,7 +105,7 @@ func visit(ctx context.Context, c *client.Client, held <-chan int) error {
 	if again, err := shipJob.Enqueue(ctx, c, order{8}, jobs.Unique("seven")); err != nil || !again.Duplicate || again.ID != later.ID {
 		return fmt.Errorf("a unique key led to %+v (%v)", again, err)
 	}
-	if err := c.Cancel(ctx, later.ID, "nobody wants it"); err != nil {
+	if err := c.Cancel(ctx, later.ID, "not needed"); err != nil {
 		return err
 	}
 	long, err := ask(holdJob.Enqueue(ctx, c, order{9}))
@@ -124,8 +124,8 @@ func visit(ctx context.Context, c *client.Client, held <-chan int) error {
 	return nil
 }
 
-// ledger is what the store says of the program's jobs in the end, without what differs from one time to the next: the
-// hour, and the names of runs and processes.
+// ledger is the store's final state of the program's jobs, without what differs between two tests: times, and the IDs
+// of runs and processes.
 func ledger(ctx context.Context, o *ops.Ops, first time.Time) (lines []string, over bool, err error) {
 	over = true
 	for _, key := range []jobs.Key{"shop.bell", "shop.silent", "shop.ship", "shop.try", "shop.hold"} {
@@ -168,8 +168,8 @@ func ledger(ctx context.Context, o *ops.Ops, first time.Time) (lines []string, o
 	return lines, over, nil
 }
 
-// runProgram runs the program with its rows where config says, and answers with the ledger. On a machine that is so
-// slow that the schedule is written after it began it does so once more, with nothing there and twice as much time.
+// runProgram runs the program on the store of config, and returns the ledger. If a slow machine wrote the schedule
+// after it began, it runs the program again, on an empty store and with twice the time.
 func runProgram(t *testing.T, config func(*testing.T) embed.Config) []string {
 	t.Helper()
 	for lead := time.Second; lead <= 16*time.Second; lead *= 2 {
@@ -181,7 +181,7 @@ func runProgram(t *testing.T, config func(*testing.T) embed.Config) []string {
 	return nil
 }
 
-// runProgramOnce is the same with a schedule that begins so much later, and says whether it was written before.
+// runProgramOnce is the same with a schedule that begins after a delay, and reports whether it was written in time.
 func runProgramOnce(t *testing.T, cfg embed.Config, lead time.Duration) (lines []string, planned bool) {
 	t.Helper()
 	held := make(chan int, 1)
@@ -231,7 +231,7 @@ var wanted = []string{
 	`shop.hold {"N":9}: Enqueued, Processing, Cancelled request`,
 }
 
-// One program, unchanged, on every store: the ledger says the same of it everywhere.
+// One program has the same ledger on every store.
 func TestOneProgramOnEveryStore(t *testing.T) {
 	tests.Long(t)
 	for name, config := range map[string]func(t *testing.T) embed.Config{
@@ -250,7 +250,7 @@ func TestOneProgramOnEveryStore(t *testing.T) {
 	}
 }
 
-// oneOfThree starts two nodes, and says how a third one joins them, which does not lead.
+// oneOfThree starts two nodes and returns the configuration of a third, which does not lead.
 func oneOfThree(t *testing.T) embed.Config {
 	next := three(t, func(*place) {})
 	for range 2 {

@@ -18,11 +18,11 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// pull stands in for the workers that come over HTTP: each has an end of the bus here, as itself, so that what it may
-// do is judged where that of every worker is.
+// pull serves HTTP workers: each has a bus connection of its own here, under its own name, so that it is authorized as
+// every other worker is.
 type pull struct {
 	connect func(context.Context, bus.Principal) (bus.Bus, error)
-	ready   func(context.Context) error // why this process can give out no work, or nil
+	ready   func(context.Context) error // why this process cannot dispatch runs, or nil
 	log     *slog.Logger
 
 	life  context.Context // of all of them
@@ -38,7 +38,7 @@ type pull struct {
 	tokens  map[holder]int
 }
 
-// holder is who registers workers: a token, by the name of whoever holds it.
+// holder is the token that registers workers, by its actor.
 type holder struct {
 	tenant jobs.Tenant
 	actor  string
@@ -49,7 +49,7 @@ type guestKey struct {
 	worker string
 }
 
-// guest is a worker that comes over HTTP.
+// guest is an HTTP worker.
 type guest struct {
 	by     holder
 	app    string
@@ -61,9 +61,9 @@ type guest struct {
 }
 
 const (
-	// openTime is how long a worker may take to be registered before it is told to try again.
+	// openTime is the timeout of a registration.
 	openTime = 20 * time.Second
-	// guestGrace is for handlers that only have to hear that nobody is there any more.
+	// guestGrace is the grace of a guest, which has no handlers in this process.
 	guestGrace = 2 * time.Second
 )
 
@@ -74,7 +74,7 @@ func newPull(cfg Config, ready func(context.Context) error) *pull {
 	return p
 }
 
-// close lets go of all of them, without a word: they go on, and come back here or elsewhere.
+// close drops all guests silently: the workers continue, and register again at this node or another.
 func (p *pull) close() {
 	p.mu.Lock()
 	p.ended = true
@@ -83,7 +83,7 @@ func (p *pull) close() {
 	p.group.Wait()
 }
 
-// declared are declarations as bytes that are the same if they say the same.
+// declared returns bytes that are equal for equal declarations, in any order.
 func declared(list []kernel.Declaration) []byte {
 	list = slices.Clone(list)
 	slices.SortFunc(list, func(a, b kernel.Declaration) int { return bytes.Compare([]byte(a.Key), []byte(b.Key)) })
@@ -102,7 +102,7 @@ func tenantOf(who ops.Who) jobs.Tenant {
 	return who.Tenant
 }
 
-// Register is ops.Pull's.
+// Register implements ops.Pull.
 func (p *pull) Register(ctx context.Context, who ops.Who, w ops.PullWorker) (ops.PullAnswer, error) {
 	if err := p.ready(ctx); err != nil {
 		return ops.PullAnswer{}, err
@@ -129,7 +129,7 @@ func (p *pull) Register(ctx context.Context, who ops.Who, w ops.PullWorker) (ops
 	return answer, nil
 }
 
-// keeps says why somebody may not speak for a worker group, or nil.
+// keeps returns an error if a token may not act for an app.
 func keeps(who ops.Who, app string) error {
 	if who.App != "" && app != who.App {
 		return kernel.Refuse(jobs.Forbidden, "the token is for workers of app %s, and not of app %.60q", who.App, app)
@@ -137,7 +137,7 @@ func keeps(who ops.Who, app string) error {
 	return nil
 }
 
-// full says which limit keeps a token from one more worker, or nil.
+// full returns an error if a limit refuses one more worker of a token.
 func (p *pull) full(by holder) error {
 	switch {
 	case p.tokens[by] >= p.perToken:
@@ -150,7 +150,7 @@ func (p *pull) full(by holder) error {
 	return nil
 }
 
-// enter and forget keep the list of guests and their numbers in step.
+// enter and forget keep the guests and their counts in step.
 func (p *pull) enter(key guestKey, g *guest) {
 	p.guests[key] = g
 	p.tenants[key.tenant]++
@@ -169,28 +169,28 @@ func (p *pull) forget(key guestKey, g *guest) {
 	}
 }
 
-// admit finds the stand-in of a worker, or makes it and waits until it is at work.
+// admit returns the guest of a worker, or makes it and waits until it runs.
 func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, error) {
-	said := declared(w.Jobs)
+	list := declared(w.Jobs)
 	key := guestKey{by.tenant, w.Name + "-" + w.Start}
 	p.mu.Lock()
 	g := p.guests[key]
 	switch {
 	case p.ended:
 		p.mu.Unlock()
-		return nil, kernel.Refuse(jobs.Unavailable, "this node is stopping: register at another one, or here again in a moment")
+		return nil, kernel.Refuse(jobs.Unavailable, "this node is stopping: register at another node, or retry")
 	case g == nil:
 		if err := p.full(by); err != nil {
 			p.mu.Unlock()
 			return nil, err
 		}
-		g = &guest{by: by, app: w.App, jobs: said, slots: w.Slots, made: make(chan struct{})}
+		g = &guest{by: by, app: w.App, jobs: list, slots: w.Slots, made: make(chan struct{})}
 		p.enter(key, g)
 		p.group.Add(1)
 		go p.host(key, g, w)
-	case g.app != w.App || g.slots != w.Slots || !bytes.Equal(g.jobs, said):
+	case g.app != w.App || g.slots != w.Slots || !bytes.Equal(g.jobs, list):
 		p.mu.Unlock()
-		return nil, kernel.Refuse(jobs.Conflict, "worker %s has registered otherwise: give each start of the program a start of its own", key.worker)
+		return nil, kernel.Refuse(jobs.Conflict, "worker %s is registered with another app, slots or jobs: send a new \"start\" for each start of the program", key.worker)
 	}
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, openTime)
@@ -198,7 +198,7 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 	select {
 	case <-g.made:
 	case <-ctx.Done():
-		return nil, kernel.Refuse(jobs.Unavailable, "the worker could not be registered in time: try again")
+		return nil, kernel.Refuse(jobs.Unavailable, "worker %s was not registered within %v: retry", key.worker, openTime)
 	}
 	if g.err != nil {
 		return nil, g.err
@@ -208,13 +208,13 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 	}
 	select {
 	case <-g.remote.Ended():
-		return nil, kernel.Refuse(jobs.Unavailable, "worker %s has just left: try again", key.worker)
+		return nil, kernel.Refuse(jobs.Unavailable, "worker %s has just left: retry", key.worker)
 	default:
 		return g, nil
 	}
 }
 
-// host stands in for a worker until it has gone.
+// host runs a guest until its worker has left.
 func (p *pull) host(key guestKey, g *guest, w ops.PullWorker) {
 	defer p.group.Done()
 	defer p.forget(key, g)
@@ -225,10 +225,10 @@ func (p *pull) host(key guestKey, g *guest, w ops.PullWorker) {
 		return
 	}
 	if err := g.remote.Run(p.life); err != nil {
-		p.log.Info("worker over HTTP could not work", "worker", key.worker, "err", err)
+		p.log.Info("cannot run HTTP worker", "worker", key.worker, "err", err)
 	}
 	if err := shut(); err != nil {
-		p.log.Debug("bus of a worker over HTTP", "worker", key.worker, "err", err)
+		p.log.Debug("cannot close the bus of an HTTP worker", "worker", key.worker, "err", err)
 	}
 }
 
@@ -242,8 +242,8 @@ func (p *pull) open(tenant jobs.Tenant, g *guest, w ops.PullWorker) (shut func()
 	defer cancel()
 	b, err := p.connect(ctx, as)
 	if err != nil {
-		p.log.Error("no bus for a worker over HTTP", "worker", w.Name, "err", err)
-		return nil, kernel.Refuse(jobs.Unavailable, "this node has no bus for the worker now")
+		p.log.Error("cannot open the bus for an HTTP worker", "worker", w.Name, "err", err)
+		return nil, kernel.Refuse(jobs.Unavailable, "no bus connection for the worker: retry")
 	}
 	about := worker.About{Host: w.Host, PID: w.PID, Version: w.Version}
 	heeding := busstore.Heed(b, as)
@@ -254,7 +254,7 @@ func (p *pull) open(tenant jobs.Tenant, g *guest, w ops.PullWorker) (shut func()
 	return b.Close, nil
 }
 
-// guest finds a worker that has registered here.
+// guest returns the guest of a worker that is registered at this node.
 func (p *pull) guest(ctx context.Context, who ops.Who, name string) (*guest, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, err
@@ -280,7 +280,7 @@ func (p *pull) guest(ctx context.Context, who ops.Who, name string) (*guest, err
 		return nil, err
 	}
 	select {
-	case <-g.remote.Ended(): // it has left just now, or was given up
+	case <-g.remote.Ended(): // its worker has just left, or its lease expired
 		return nil, errUnknown(name)
 	default:
 	}
@@ -289,7 +289,7 @@ func (p *pull) guest(ctx context.Context, who ops.Who, name string) (*guest, err
 }
 
 func errUnknown(name string) error {
-	return kernel.Refuse(jobs.NotFound, "this node does not know worker %.80q: register, with the runs that it has", name)
+	return kernel.Refuse(jobs.NotFound, "worker %.80q is not registered at this node: register again, with its current runs", name)
 }
 
 func (g *guest) answer() ops.PullAnswer {
@@ -298,7 +298,7 @@ func (g *guest) answer() ops.PullAnswer {
 	return a
 }
 
-// Poll is ops.Pull's.
+// Poll implements ops.Pull.
 func (p *pull) Poll(ctx context.Context, who ops.Who, name string, q ops.PullPoll) (ops.PullWork, error) {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
@@ -315,7 +315,7 @@ func (p *pull) Poll(ctx context.Context, who ops.Who, name string, q ops.PullPol
 	return work, nil
 }
 
-// Heartbeat is ops.Pull's.
+// Heartbeat implements ops.Pull.
 func (p *pull) Heartbeat(ctx context.Context, who ops.Who, name string, drain bool) (ops.PullAnswer, error) {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
@@ -327,7 +327,7 @@ func (p *pull) Heartbeat(ctx context.Context, who ops.Who, name string, drain bo
 	return g.answer(), nil
 }
 
-// Finish is ops.Pull's.
+// Finish implements ops.Pull.
 func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f kernel.Finish) (*kernel.Run, error) {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
@@ -336,7 +336,7 @@ func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f kernel.Fi
 	return g.remote.Finish(ctx, f)
 }
 
-// Progress is ops.Pull's.
+// Progress implements ops.Pull.
 func (p *pull) Progress(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, how bus.Progress) error {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
@@ -345,7 +345,7 @@ func (p *pull) Progress(ctx context.Context, who ops.Who, name string, run jobs.
 	return g.remote.Progress(ctx, run, attempt, how)
 }
 
-// Checkpoint is ops.Pull's.
+// Checkpoint implements ops.Pull.
 func (p *pull) Checkpoint(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, data []byte) error {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
@@ -354,7 +354,7 @@ func (p *pull) Checkpoint(ctx context.Context, who ops.Who, name string, run job
 	return g.remote.Save(ctx, run, attempt, data)
 }
 
-// Log is ops.Pull's.
+// Log implements ops.Pull.
 func (p *pull) Log(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, l ops.PullLog) error {
 	g, err := p.guest(ctx, who, name)
 	if err != nil {
@@ -364,13 +364,13 @@ func (p *pull) Log(ctx context.Context, who ops.Who, name string, run jobs.ID, a
 	for i, one := range l.Lines {
 		lines[i].Text = one.Text
 		if err := lines[i].Level.UnmarshalText([]byte(one.Level)); err != nil {
-			return kernel.Invalid("level of a line is %.20q, it must be one of DEBUG, INFO, WARN, ERROR", one.Level)
+			return kernel.Invalid("invalid level %.20q of a log line: want DEBUG, INFO, WARN or ERROR", one.Level)
 		}
 	}
 	return g.remote.Log(ctx, run, attempt, l.First, lines)
 }
 
-// Leave is ops.Pull's. A worker that is not known has left.
+// Leave implements ops.Pull. An unknown worker has left already.
 func (p *pull) Leave(ctx context.Context, who ops.Who, name string) error {
 	g, err := p.guest(ctx, who, name)
 	if errors.Is(err, jobs.NotFound) {

@@ -77,7 +77,7 @@ type puller struct {
 	name string
 	jobs []any
 	got  string
-	runs []map[string]any // in hand
+	runs []map[string]any // that it has taken
 }
 
 type m = map[string]any
@@ -100,16 +100,16 @@ func (p *puller) register(start string, slots, want int) m {
 	if runs != nil {
 		body["runs"] = runs
 	}
-	code, told := p.o.post(context.Background(), "/worker/register", body)
+	code, response := p.o.post(context.Background(), "/worker/register", body)
 	if code != want {
-		p.o.t.Fatalf("register: %d: %v", code, told)
+		p.o.t.Fatalf("register: %d: %v", code, response)
 	}
 	p.name = "py-" + start
-	return told
+	return response
 }
 
-// say says something of an attempt, or of the worker.
-func (p *puller) say(want int, verb string, of m, more m) m {
+// send sends a request about an attempt, or about the worker.
+func (p *puller) send(want int, verb string, of m, more m) m {
 	p.o.t.Helper()
 	body := m{"worker": p.name}
 	if of != nil {
@@ -118,20 +118,20 @@ func (p *puller) say(want int, verb string, of m, more m) m {
 	for k, v := range more {
 		body[k] = v
 	}
-	code, told := p.o.post(context.Background(), "/worker/"+verb, body)
+	code, response := p.o.post(context.Background(), "/worker/"+verb, body)
 	if code != want {
-		p.o.t.Errorf("%s: %d, want %d: %v", verb, code, want, told)
+		p.o.t.Errorf("%s: %d, want %d: %v", verb, code, want, response)
 	}
-	return told
+	return response
 }
 
-// poll asks for runs, and takes them into hand.
+// poll takes runs.
 func (p *puller) poll(want int, wait float64) []m {
 	p.o.t.Helper()
-	told := p.say(200, "poll", nil, m{"want": want, "got": p.got, "waitSeconds": wait})
-	p.got, _ = told["batch"].(string)
+	response := p.send(200, "poll", nil, m{"want": want, "got": p.got, "waitSeconds": wait})
+	p.got, _ = response["batch"].(string)
 	var list []m
-	runs, _ := told["runs"].([]any)
+	runs, _ := response["runs"].([]any)
 	for _, r := range runs {
 		list = append(list, r.(m))
 	}
@@ -180,8 +180,8 @@ func (o *office) want(id any, state jobs.State, cause kernel.Cause, attempt uint
 	return run
 }
 
-func stops(told m) (list []string) {
-	all, _ := told["stop"].([]any)
+func stops(response m) (list []string) {
+	all, _ := response["stop"].([]any)
 	for _, s := range all {
 		h := s.(m)
 		list = append(list, fmt.Sprint(h["why"], " ", h["attempt"]))
@@ -189,8 +189,8 @@ func stops(told m) (list []string) {
 	return list
 }
 
-// A worker that speaks HTTP only does what any worker does: it gets arguments, writes to the log, says how far it is,
-// keeps a checkpoint, leaves a result, fails with a code, snoozes, and is told about a cancel and a timeout.
+// An HTTP worker can do what every worker can: it gets arguments, writes to the log, reports progress, stores a
+// checkpoint and a result, fails with a code, snoozes, and is notified of a cancel and a timeout.
 func TestPullWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{})
@@ -202,14 +202,14 @@ func TestPullWorker(t *testing.T) {
 			t.Errorf("the run is %v", run)
 		}
 		o.want(id, jobs.Processing, "", 1)
-		p.say(204, "progress", run, m{"done": 1, "total": 3, "text": "one of three"})
+		p.send(204, "progress", run, m{"done": 1, "total": 3, "text": "one of three"})
 		lines := m{"first": 1, "lines": []any{m{"text": "hello"}, m{"level": "WARN", "text": "careful"}}}
-		p.say(204, "logs", run, lines)
-		p.say(204, "logs", run, lines) // the answer was lost
-		p.say(204, "logs", run, m{"first": 2, "lines": []any{m{"text": "careful, again"}, m{"text": "bye"}}})
-		p.say(204, "checkpoint", run, m{"data": m{"at": 3, "of": nil}})
+		p.send(204, "logs", run, lines)
+		p.send(204, "logs", run, lines) // the answer was lost
+		p.send(204, "logs", run, m{"first": 2, "lines": []any{m{"text": "careful, again"}, m{"text": "bye"}}})
+		p.send(204, "checkpoint", run, m{"data": m{"at": 3, "of": nil}})
 		time.Sleep(4 * time.Second)
-		p.say(200, "heartbeat", nil, nil)
+		p.send(200, "heartbeat", nil, nil)
 		now, _ := o.Ops().Live().Attempt(jobs.DefaultTenant, id)
 		if now.Progress == nil || now.Progress.Text != "one of three" {
 			t.Errorf("its progress is %+v", now.Progress)
@@ -225,7 +225,7 @@ func TestPullWorker(t *testing.T) {
 		if got := strings.Join(read, "; "); got != "INFO hello; WARN careful; INFO bye" {
 			t.Errorf("its log is %q", got)
 		}
-		if end := p.say(200, "finish", run, m{"error": "no seat", "code": "busy"}); end["state"] != "Failed" || end["retryAt"] == nil {
+		if end := p.send(200, "finish", run, m{"error": "no seat", "code": "busy"}); end["state"] != "Failed" || end["retryAt"] == nil {
 			t.Errorf("its end is answered by %v", end)
 		}
 		if r := o.want(id, jobs.Failed, kernel.ByError, 1); r.Code() != "busy" || r.Error != "no seat" {
@@ -236,21 +236,21 @@ func TestPullWorker(t *testing.T) {
 		if waited := time.Since(before); waited < 4*time.Second || run["attempt"] != 2.0 || fmt.Sprint(run["checkpoint"]) != "map[at:3 of:<nil>]" {
 			t.Errorf("after %v it is %v", waited, run)
 		}
-		if end := p.say(200, "finish", run, m{"snoozeSeconds": 5}); end["state"] != "Failed" {
+		if end := p.send(200, "finish", run, m{"snoozeSeconds": 5}); end["state"] != "Failed" {
 			t.Errorf("a snooze is answered by %v", end)
 		}
 		run = p.one()
-		p.say(200, "finish", run, m{"result": m{"hello": nil}})
+		p.send(200, "finish", run, m{"result": m{"hello": nil}})
 		if r := o.want(id, jobs.Succeeded, "", 3); string(r.Result) != `{"hello":null}` {
 			t.Errorf("its result is %s", r.Result)
 		}
 
 		id = o.trigger(`{}`)
 		run = p.one()
-		p.say(200, "finish", run, m{"error": "never", "noRetry": true})
+		p.send(200, "finish", run, m{"error": "never", "noRetry": true})
 		o.want(id, jobs.Terminated, kernel.ByError, 1)
 
-		// A cancel ends an open poll, and is told until the attempt has ended.
+		// A cancel ends an open poll, and is repeated until the attempt has ended.
 		id = o.trigger(`{}`)
 		run = p.one()
 		go func() {
@@ -260,48 +260,48 @@ func TestPullWorker(t *testing.T) {
 			}
 		}()
 		before = time.Now()
-		told := p.say(200, "poll", nil, m{"got": p.got})
-		if got := stops(told); time.Since(before) > 3*time.Second || !slices.Equal(got, []string{"cancelled 1"}) || !strings.Contains(fmt.Sprint(told["stop"]), "enough") {
-			t.Errorf("after %v: %v", time.Since(before), told)
+		response := p.send(200, "poll", nil, m{"got": p.got})
+		if got := stops(response); time.Since(before) > 3*time.Second || !slices.Equal(got, []string{"cancelled 1"}) || !strings.Contains(fmt.Sprint(response["stop"]), "enough") {
+			t.Errorf("after %v: %v", time.Since(before), response)
 		}
-		if got := stops(p.say(200, "heartbeat", nil, nil)); len(got) != 1 {
-			t.Errorf("a heartbeat tells %v", got)
+		if got := stops(p.send(200, "heartbeat", nil, nil)); len(got) != 1 {
+			t.Errorf("a heartbeat returns %v", got)
 		}
 		if r := o.want(id, jobs.Cancelled, kernel.Cause(o.row(id).Cause), 1); !r.Lingering {
 			t.Error("its slot was taken away before it had returned")
 		}
-		if end := p.say(200, "finish", run, m{"error": "I stop"}); end["state"] != "Cancelled" {
+		if end := p.send(200, "finish", run, m{"error": "I stop"}); end["state"] != "Cancelled" {
 			t.Errorf("the end of a cancelled run is answered by %v", end)
 		}
 		if r := o.row(id); r.Lingering {
 			t.Error("it has returned, and its slot is still taken")
 		}
-		if got := stops(p.say(200, "heartbeat", nil, nil)); len(got) != 0 {
-			t.Errorf("a heartbeat tells %v", got)
+		if got := stops(p.send(200, "heartbeat", nil, nil)); len(got) != 0 {
+			t.Errorf("a heartbeat returns %v", got)
 		}
 
-		// One that takes too long is told so, and may be late.
+		// An attempt that exceeds its timeout is stopped, and may still finish late.
 		id = o.trigger(`{}`)
 		run = p.one()
 		for range 13 {
 			time.Sleep(5 * time.Second)
-			told = p.say(200, "heartbeat", nil, nil)
+			response = p.send(200, "heartbeat", nil, nil)
 		}
-		if got := stops(told); !slices.Equal(got, []string{"timeout 1"}) {
-			t.Errorf("a heartbeat tells %v", got)
+		if got := stops(response); !slices.Equal(got, []string{"timeout 1"}) {
+			t.Errorf("a heartbeat returns %v", got)
 		}
 		if r := o.want(id, jobs.Failed, kernel.ByTimeout, 1); !r.Lingering {
 			t.Error("it has not returned, and its slot was taken away")
 		}
-		p.say(200, "finish", run, m{"result": 1})
+		p.send(200, "finish", run, m{"result": 1})
 		if r := o.row(id); r.Lingering || len(r.Result) > 0 {
 			t.Errorf("late, it left the run %+v", r)
 		}
 	})
 }
 
-// A worker over HTTP that dies in the middle of its work, with a poll that was open, loses its run to another one as
-// soon as its lease is over; what it says of it later does not count.
+// An HTTP worker that crashes with an open poll loses its run to another worker when its lease expires; its later
+// requests for the run are refused.
 func TestPullWorkerDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{})
@@ -326,27 +326,27 @@ func TestPullWorkerDies(t *testing.T) {
 		if took := time.Since(died); len(again) != 1 || again[0]["run"] != id.String() || again[0]["attempt"] != 2.0 || took < 14*time.Second || took > 24*time.Second {
 			t.Fatalf("after %v the other worker has %v", took, again)
 		}
-		if told := first.say(409, "finish", run, m{"result": 1}); told["code"] != "lease_lost" {
-			t.Errorf("the late end is answered by %v", told)
+		if response := first.send(409, "finish", run, m{"result": 1}); response["code"] != "lease_lost" {
+			t.Errorf("the late end is answered by %v", response)
 		}
 		for _, verb := range []string{"progress", "checkpoint", "logs"} {
-			told := first.say(409, verb, run, m{"progress": m{"done": 1}, "checkpoint": m{"data": 1}, "logs": m{"lines": []any{m{"text": "late"}}}}[verb].(m))
-			if told["code"] != "lease_lost" {
-				t.Errorf("%s, late, is answered by %v", verb, told)
+			response := first.send(409, verb, run, m{"progress": m{"done": 1}, "checkpoint": m{"data": 1}, "logs": m{"lines": []any{m{"text": "late"}}}}[verb].(m))
+			if response["code"] != "lease_lost" {
+				t.Errorf("%s, late, is answered by %v", verb, response)
 			}
 		}
-		if told := first.register("a1", 4, 200); !slices.Equal(stops(told), []string{"lease_lost 1"}) {
-			t.Errorf("when it comes back with the run it is told %v", told)
+		if response := first.register("a1", 4, 200); !slices.Equal(stops(response), []string{"lease_lost 1"}) {
+			t.Errorf("when it returns with the run it gets %v", response)
 		}
 		o.want(id, jobs.Processing, "", 2)
-		second.say(200, "finish", again[0], m{"result": 2})
+		second.send(200, "finish", again[0], m{"result": 2})
 		if r := o.want(id, jobs.Succeeded, "", 2); string(r.Result) != "2" {
 			t.Errorf("its result is %s", r.Result)
 		}
 	})
 }
 
-// Workers over HTTP are refused what is not theirs, and each refusal says what it is.
+// HTTP workers may use only their own runs and jobs, and each error names its reason.
 func TestPullWorkerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{Tokens: true})
@@ -364,11 +364,11 @@ func TestPullWorkerIsRefused(t *testing.T) {
 		wrong := []string{"Authorization", shop[1] + "x"}
 		ask := func(as []string, verb string, body m, want int, code string) m {
 			t.Helper()
-			status, told := o.post(t.Context(), "/worker/"+verb, body, as...)
-			if got, _ := told["code"].(string); status != want || got != code {
-				t.Errorf("%s %v: %d %v, want %d %q", verb, body, status, told, want, code)
+			status, response := o.post(t.Context(), "/worker/"+verb, body, as...)
+			if got, _ := response["code"].(string); status != want || got != code {
+				t.Errorf("%s %v: %d %v, want %d %q", verb, body, status, response, want, code)
 			}
-			return told
+			return response
 		}
 		introduce := func(app string) m {
 			return m{"name": "py", "start": "a1", "app": app, "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}
@@ -383,7 +383,7 @@ func TestPullWorkerIsRefused(t *testing.T) {
 		ask(shop, "register", introduce("shop"), 200, "")
 		other := introduce("shop")
 		other["slots"] = 2
-		ask(shop, "register", other, 409, "conflict") // the same start of the program says something else
+		ask(shop, "register", other, 409, "conflict") // the same start with other jobs
 
 		id := o.trigger(`{}`)
 		work := ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 5}, 200, "")
@@ -401,12 +401,12 @@ func TestPullWorkerIsRefused(t *testing.T) {
 				ask(as, verb, body, 403, "forbidden")
 			}
 		}
-		// A worker of another app does not get this run, whatever it says.
+		// A worker of another app cannot claim that it has this run.
 		ask(bank, "register", introduce("bank"), 409, "conflict") // this start of the program is another app's
 		mine := introduce("bank")
 		mine["start"], mine["jobs"], mine["runs"] = "b2", []any{m{"key": "audit", "kind": "triggered"}}, []any{m{"run": run["run"], "attempt": 1}}
-		if told := ask(bank, "register", mine, 200, ""); !slices.Equal(stops(told), []string{"lease_lost 1"}) {
-			t.Errorf("a run of another app: %v", told)
+		if response := ask(bank, "register", mine, 200, ""); !slices.Equal(stops(response), []string{"lease_lost 1"}) {
+			t.Errorf("a run of another app: %v", response)
 		}
 		ask(bank, "finish", m{"worker": "py-b2", "run": run["run"], "attempt": 1}, 403, "forbidden")
 		// Nor does one of another tenant, whose app and job have the same names.
@@ -414,8 +414,8 @@ func TestPullWorkerIsRefused(t *testing.T) {
 		ask(foreign, "finish", of, 404, "unknown_worker")
 		same := introduce("shop")
 		same["runs"] = []any{m{"run": run["run"], "attempt": 1}}
-		if told := ask(foreign, "register", same, 200, ""); !slices.Equal(stops(told), []string{"lease_lost 1"}) {
-			t.Errorf("a run of another tenant: %v", told)
+		if response := ask(foreign, "register", same, 200, ""); !slices.Equal(stops(response), []string{"lease_lost 1"}) {
+			t.Errorf("a run of another tenant: %v", response)
 		}
 		for _, verb := range []string{"finish", "progress", "checkpoint", "logs"} {
 			body := m{"worker": "py-a1", "run": run["run"], "attempt": 1}
@@ -436,8 +436,8 @@ func TestPullWorkerIsRefused(t *testing.T) {
 		ask(shop, "finish", of, 200, "")
 		o.want(id, jobs.Succeeded, "", 1)
 		next := o.trigger(`{}`)
-		if told := ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 5}, 200, ""); len(told["runs"].([]any)) != 0 {
-			t.Errorf("while it drains it is given %v", told)
+		if response := ask(shop, "poll", m{"worker": "py-a1", "waitSeconds": 5}, 200, ""); len(response["runs"].([]any)) != 0 {
+			t.Errorf("while it drains it gets %v", response)
 		}
 		o.want(next, jobs.Enqueued, "", 0)
 		ask(shop, "leave", m{"worker": "py-a1"}, 204, "")
@@ -445,7 +445,7 @@ func TestPullWorkerIsRefused(t *testing.T) {
 	})
 }
 
-// What a worker over HTTP says that makes no sense is refused with the place where it stands, and changes nothing.
+// An invalid request of an HTTP worker is refused with the place of the error, and changes nothing.
 func TestPullWorkerIsRefusedNonsense(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{})
@@ -504,19 +504,19 @@ func TestPullWorkerIsRefusedNonsense(t *testing.T) {
 			{"register", worker(m{"name": "../py"}), 422, ""},
 			{"register", worker(m{"jobs": []any{m{"key": "greet", "kind": "triggered", "argsSchema": "text"}}}), 422, "body.jobs[0].argsSchema"},
 		} {
-			code, told := o.post(t.Context(), "/worker/"+c.verb, c.body)
+			code, response := o.post(t.Context(), "/worker/"+c.verb, c.body)
 			place := ""
-			if list, _ := told["errors"].([]any); len(list) > 0 {
+			if list, _ := response["errors"].([]any); len(list) > 0 {
 				place, _ = list[0].(m)["location"].(string)
 			}
-			if text := fmt.Sprint(told["detail"]); code != c.code || place != c.place || text == "" || strings.Contains(text, long) {
-				t.Errorf("%s %.80s: %d at %q, want %d at %q: %.300v", c.verb, fmt.Sprint(c.body), code, place, c.code, c.place, told)
+			if text := fmt.Sprint(response["detail"]); code != c.code || place != c.place || text == "" || strings.Contains(text, long) {
+				t.Errorf("%s %.80s: %d at %q, want %d at %q: %.300v", c.verb, fmt.Sprint(c.body), code, place, c.code, c.place, response)
 			}
 		}
 		if r := o.want(id, jobs.Processing, "", 1); !reflect.DeepEqual(r, before) {
 			t.Errorf("the run was %+v, and is %+v", before, r)
 		}
-		p.say(200, "finish", run, m{"error": strings.Repeat("é", 1<<14)})
+		p.send(200, "finish", run, m{"error": strings.Repeat("é", 1<<14)})
 		if r := o.row(id); r.State != jobs.Terminated || len(r.Error) > kernel.MaxError {
 			t.Errorf("%s with an error of %d bytes", r.State, len(r.Error))
 		}

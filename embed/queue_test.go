@@ -22,7 +22,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// Somebody deletes the queue of offers, again and again, while runs are asked for: each runs all the same, and once.
+// The queue of offers is deleted again and again while runs are enqueued: each still runs, and once.
 func TestTheQueueIsMadeAgain(t *testing.T) {
 	tests.Long(t)
 	server, err := embedded.Start(embedded.Config{})

@@ -31,8 +31,8 @@ func wait(h http.Handler, r *http.Request) *waiting {
 	return w
 }
 
-// Whoever waits for runs or listens to events by a token gets nothing more a second after it was revoked, or after its
-// session was ended.
+// A request that waits for runs or streams events ends within a second of the revocation of its token, or the end of
+// its session.
 func TestRevocationEndsWhatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOffice(t, embed.Config{Tokens: true})
@@ -60,9 +60,9 @@ func TestRevocationEndsWhatWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if status, told := o.post(ctx, "/worker/register", m{"name": "py", "start": "a1", "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}},
+		if status, response := o.post(ctx, "/worker/register", m{"name": "py", "start": "a1", "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}},
 			"Authorization", "Bearer "+ann); status != 200 {
-			t.Fatal(status, told)
+			t.Fatal(status, response)
 		}
 		request := func(method, path, body, header, value string) *waiting {
 			r := httptest.NewRequestWithContext(ctx, method, path, strings.NewReader(body))
@@ -184,8 +184,8 @@ func TestStreamsAreOfOneTenant(t *testing.T) {
 		own := o.bearer("", ops.NewToken{Name: "ann", Role: "viewer"})
 		members := o.bearer("", ops.NewToken{Name: "crew", Role: "worker", App: "shop"})
 		foreign := o.bearer("other", ops.NewToken{Name: "ann", Role: "viewer"})
-		if status, told := o.post(t.Context(), "/worker/register", m{"name": "py", "start": "a1", "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}, members...); status != 200 {
-			t.Fatal(status, told)
+		if status, response := o.post(t.Context(), "/worker/register", m{"name": "py", "start": "a1", "app": "shop", "slots": 1, "jobs": []any{m{"key": "greet", "kind": "triggered"}}}, members...); status != 200 {
+			t.Fatal(status, response)
 		}
 		listen := func(as []string) *waiting {
 			r := httptest.NewRequestWithContext(t.Context(), "GET", "/api/v1/events", nil)

@@ -15,31 +15,30 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 )
 
-// rows is where rows are kept, with what belongs to it.
+// rows is the store with everything that depends on its kind.
 type rows struct {
 	store   metastore.Full
-	clock   *metastore.Clock // that stamps its commits
+	clock   *metastore.Clock // stamps its commits
 	logs    metastore.Logs
-	elector controlplane.Elector // nil = alone
-	retain  metastore.Retainer   // nil = it keeps what it keeps
+	elector controlplane.Elector // nil = a single node
+	retain  metastore.Retainer   // nil = no retention
 	failed  <-chan error         // nil = it cannot fail
-	where   string               // in words for a page
-	shared  bool                 // other processes have the same rows: what is read here is what holds
+	where   string               // for the pages
+	shared  bool                 // other processes write the same rows, so reads here are current
 
-	copies *raftstore.Store // nil = others have none
+	copies *raftstore.Store // nil = no copies on other nodes
 
-	backup func(ctx context.Context, to io.Writer) error // nil = there is nothing to keep
+	backup func(ctx context.Context, to io.Writer) error // nil = nothing to back up
 
-	// deliver brings wishes that programs have written into the same database to a store, until ctx ends; nil = there
-	// are none.
+	// deliver applies commands that programs wrote into the same database, until ctx ends; nil = there are none.
 	deliver func(ctx context.Context, to metastore.Applier) error
-	// beside tells of commits of other processes; nil = there are none.
+	// beside calls fn after commits of other processes; nil = there are none.
 	beside func(ctx context.Context, fn func()) error
-	// crew is who fires a share of the jobs each; nil = who leads fires all.
+	// members lists the nodes that each fire a share of the jobs; nil = the leader fires all.
 	members metastore.Membership
 }
 
-// openRows opens the store: in a database or a directory, if one is given, in memory otherwise.
+// openRows opens the store in the database or directory of cfg, and in memory without one.
 func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 	clock := &metastore.Clock{Wall: wall}
 	if cfg.Database != "" {
@@ -92,17 +91,17 @@ func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metasto
 	return r, nil
 }
 
-// lookBeside is how often the leader looks for runs that others have fired, where the database does not tell.
+// lookBeside is how often the leader polls for runs that other nodes fired, if the database sends no notifications.
 const lookBeside = 50 * time.Millisecond
 
-// oldest is how old the copy of a node that does not lead may be, to be backed up.
+// oldest is the maximum age of a copy in a backup from a node that does not lead.
 const oldest = 10 * time.Second
 
-// writeBackup writes what a node has: all that was acknowledged, if it leads, and else what it had heard of.
+// writeBackup backs up a node's copy: on the leader it has all that was acknowledged, elsewhere it may be oldest old.
 func writeBackup(ctx context.Context, to io.Writer, cfg Config, store *raftstore.Store) error {
 	if err := store.Linearizable(ctx); err != nil {
 		if age := store.Age(); age > oldest {
-			return kernel.Refuse(jobs.Unavailable, "what this node has may be %v old, and it cannot reach the others: ask one that leads", age.Round(time.Second))
+			return kernel.Refuse(jobs.Unavailable, "this node's copy may be %v old, and it cannot reach the leader: back up the leader", age.Round(time.Second))
 		}
 	}
 	_, err := backup.Write(ctx, to, backup.Head{At: time.Now().UTC(), Version: cfg.Version, From: "node " + cfg.Node}, store.Content())
