@@ -7,8 +7,8 @@
 // carillon.Dial connects a [Client] to a server, and [From] returns the one of a handler's worker. A Client is a
 // [jobs.Caller].
 //
-// Sharp edges: an acknowledged run is durable. A request whose error is jobs.Unknown may have been stored; send it again
-// under the same ID within a minute. A bulk is checked whole before its first request is sent, but it is not one
+// Sharp edges: an acknowledged run is durable. A request whose error is jobs.Unknown may have been stored; send it
+// again under the same ID within a minute. A bulk is checked whole before its first request is sent, but it is not one
 // transaction: see [BulkError].
 package client
 
@@ -90,7 +90,7 @@ func (c *Client) Close() error {
 	return nil
 }
 
-// ready reports why nothing can be done with a run, or nil.
+// ready returns an error if c has no store or the ID is empty.
 func (c *Client) ready(id jobs.ID) error {
 	switch {
 	case c.store == nil:

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// desk is a store with a job "j", which may be made to answer otherwise.
+// desk is a store with a job "j", whose responses a test can replace.
 type desk struct {
 	metastore.Store
 	t    *testing.T
@@ -52,7 +52,7 @@ func (d *desk) open() *client.Client {
 	return c
 }
 
-// do applies a command as somebody else, and tells those who listen.
+// do applies a command as another client, and signals the change.
 func (d *desk) do(k kernel.Command) *kernel.Run {
 	d.t.Helper()
 	r := d.Store.Apply(context.Background(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
@@ -84,7 +84,7 @@ func (d *desk) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel
 	return d.Store.Run(ctx, tenant, id)
 }
 
-func (d *desk) tell(c bus.Changes) {
+func (d *desk) signal(c bus.Changes) {
 	if err := d.node.Signal(context.Background(), bus.Signal{Topic: bus.TopicLive, Tenant: jobs.DefaultTenant, Data: bus.Encode(c)}); err != nil {
 		d.t.Error(err)
 	}
@@ -114,10 +114,10 @@ func TestEnqueue(t *testing.T) {
 		}
 		runs, err := c.Enqueue(t.Context(), jobs.Request{Key: "j"})
 		if err != nil || runs[0].ID.IsZero() {
-			t.Errorf("a wish without an ID: %+v, %v", runs, err)
+			t.Errorf("a request without an ID: %+v, %v", runs, err)
 		}
 		if runs, err = c.Enqueue(t.Context()); err != nil || len(runs) != 0 {
-			t.Errorf("no wishes: %v, %v", runs, err)
+			t.Errorf("no requests: %v, %v", runs, err)
 		}
 	})
 }
@@ -172,17 +172,17 @@ func TestABulkIsCutIntoBatches(t *testing.T) {
 	})
 }
 
-// A bulk with a bad wish is refused whole, with its place, before anything is sent.
+// A bulk with an invalid request is refused whole, before anything is sent; the error has the request's place.
 func TestABadBulkIsRefusedWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(t)
 		c := d.open()
-		wishes := make([]jobs.Request, 1500)
-		for i := range wishes {
-			wishes[i] = jobs.Request{Key: "j"}
+		requests := make([]jobs.Request, 1500)
+		for i := range requests {
+			requests[i] = jobs.Request{Key: "j"}
 		}
-		wishes[1234].Args = []byte("7")
-		_, err := c.Enqueue(t.Context(), wishes...)
+		requests[1234].Args = []byte("7")
+		_, err := c.Enqueue(t.Context(), requests...)
 		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "number 1234") || len(d.batches) > 0 {
 			t.Errorf("error is %v, %d batches were sent", err, len(d.batches))
 		}
@@ -197,7 +197,7 @@ func TestABadBulkIsRefusedWhole(t *testing.T) {
 	})
 }
 
-// What the store refuses of a bulk is named; the rest is done.
+// A bulk's error names the runs that the store refused; the others are enqueued.
 func TestABulkIsDoneInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newDesk(t).open()
@@ -215,7 +215,7 @@ func TestABulkIsDoneInPart(t *testing.T) {
 	})
 }
 
-// A lost answer makes the same words go out again, and no second run; half a minute without one is the end of it.
+// A request without a response is sent again unchanged, and makes no second run; after 30 s the client gives up.
 func TestLostAnswers(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -272,8 +272,8 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// Without anybody who answers, a bulk is given up as soon as a single run is, and what was not sent is said not to be.
-func TestABulkThatNobodyAnswers(t *testing.T) {
+// Without a response, a bulk fails as soon as a single run would; the error separates runs that were not sent.
+func TestBulkWithoutResponse(t *testing.T) {
 	for _, code := range []jobs.Code{jobs.Unavailable, jobs.Unknown} {
 		t.Run(string(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -311,12 +311,12 @@ func TestABulkThatNobodyAnswers(t *testing.T) {
 func TestWait(t *testing.T) {
 	for _, c := range []struct {
 		name string
-		news *bus.Changes // what is said when the run is over; nil = nothing
+		news *bus.Changes // the signal when the run is finished; nil = none
 		most time.Duration
 	}{
 		{"named", &bus.Changes{}, 0},
 		{"one of many", &bus.Changes{Many: true}, 250 * time.Millisecond},
-		{"nothing is said", nil, 5 * time.Second},
+		{"no signal", nil, 5 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -336,7 +336,7 @@ func TestWait(t *testing.T) {
 						if !c.news.Many {
 							c.news.Runs = []jobs.ID{run.ID}
 						}
-						d.tell(*c.news)
+						d.signal(*c.news)
 					}
 				}()
 				r, err := cl.Wait(t.Context(), run.ID)

@@ -7,8 +7,8 @@ type contextKey struct{}
 // detached is the client of a context without one.
 var detached = New(nil, nil, Config{})
 
-// From returns the client of the worker that runs the handler of ctx, for the handler's tenant. Outside a worker it returns
-// one that refuses every call with jobs.ErrNotRunning.
+// From returns the client of the worker that runs the handler of ctx, for the handler's tenant. Outside a worker it
+// returns one that refuses every call with jobs.ErrNotRunning.
 func From(ctx context.Context) *Client {
 	if c, ok := ctx.Value(contextKey{}).(*Client); ok {
 		return c

@@ -15,22 +15,22 @@ import (
 const (
 	mostBatch      = 1000             // runs in one commit
 	mostBatchBytes = 512 << 10        // and their arguments: a commit must fit into a message
-	patience       = 30 * time.Second // how long what has no answer is sent again
+	patience       = 30 * time.Second // how long requests without a response are retried
 )
 
-// BulkError says which runs of a bulk were not enqueued, and why. The others were.
+// BulkError lists the runs of a bulk that were not enqueued, with their errors. The others were enqueued.
 type BulkError struct {
 	Total  int
 	Failed map[int]error // by their place in the bulk
 }
 
-// Error names the first that failed.
+// Error returns the number of failed runs and the first error.
 func (e *BulkError) Error() string {
 	first := slices.Min(e.places())
 	return fmt.Sprintf("%d of %d runs were not enqueued, the first is number %d: %v", len(e.Failed), e.Total, first, e.Failed[first])
 }
 
-// Unwrap lets errors.Is find the reasons.
+// Unwrap returns the errors, for errors.Is.
 func (e *BulkError) Unwrap() []error {
 	places := e.places()
 	slices.Sort(places)
@@ -49,10 +49,10 @@ func (e *BulkError) places() []int {
 	return places
 }
 
-// Enqueue sends requests for runs, and returns a receipt for each, in their order. A request that a handler sends makes a
-// child of the handler's run. All requests are checked before the first is sent. Of several, the store may refuse some (no
-// such job): then the error is a *BulkError, and the receipts of those have no State. When no control plane answers a
-// commit's requests for 30 s, the requests behind it are not sent, and refused as jobs.Unavailable.
+// Enqueue sends requests for runs, and returns a receipt for each, in their order. A request that a handler sends
+// makes a child of the handler's run. All requests are checked before the first is sent. Of several, the store may
+// refuse some (no such job): then the error is a *BulkError, and the receipts of those have no State. When no control
+// plane answers a commit's requests for 30 s, the requests behind it are not sent, and refused as jobs.Unavailable.
 func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []jobs.Receipt, err error) {
 	if c.store == nil {
 		return nil, jobs.ErrNotRunning
@@ -69,15 +69,15 @@ func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []job
 	}
 	runs := make([]jobs.Receipt, len(creates))
 	failed := map[int]error{}
-	var unsent error // why nothing more is sent
+	var unsent error // why the remaining batches are not sent
 	for at := 0; at < len(batch); {
 		end := cutBatch(batch, at)
 		var results []metastore.Result
 		if unsent != nil {
 			results = metastore.Refused(batch[at:end], unsent)
 		} else if results = c.send(ctx, batch[at:end]); !slices.ContainsFunc(results, answered) {
-			// Nobody is there: each batch behind would wait as long, one after the other.
-			unsent = kernel.Refuse(jobs.Unavailable, "not sent, the runs before it had no answer: %v", results[0].Err)
+			// The store does not answer: every further batch would wait as long.
+			unsent = kernel.Refuse(jobs.Unavailable, "not sent, because the runs before it got no response: %v", results[0].Err)
 		}
 		for i, r := range results {
 			create := batch[at+i].Command.(kernel.Create)
@@ -109,13 +109,13 @@ func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []job
 	return runs, &BulkError{Total: len(creates), Failed: failed}
 }
 
-// answered says that a store has decided.
+// answered reports whether the store has decided.
 func answered(r metastore.Result) bool {
 	code := jobs.CodeOf(r.Err)
 	return r.Err == nil || code != jobs.Unknown && code != jobs.Unavailable
 }
 
-// check makes envelopes of creates, all or none.
+// check makes envelopes of all creates, or returns an error.
 func (c *Client) check(ctx context.Context, creates []kernel.Create, traced string) ([]kernel.Envelope, error) {
 	if len(creates) > kernel.MaxBulk {
 		return nil, kernel.Invalid("a bulk of %d runs: at most %d are allowed", len(creates), kernel.MaxBulk)
@@ -147,7 +147,7 @@ func (c *Client) check(ctx context.Context, creates []kernel.Create, traced stri
 	return batch, nil
 }
 
-// cutBatch says where the commit that begins at a place ends.
+// cutBatch returns the end of the commit that begins at a place.
 func cutBatch(batch []kernel.Envelope, at int) int {
 	size := 0
 	for end := at; end < len(batch); end++ {
@@ -159,23 +159,23 @@ func cutBatch(batch []kernel.Envelope, at int) int {
 	return len(batch)
 }
 
-// send applies a batch, and sends again, in the same words, what has no answer or could not be done yet. After 30 s
-// it gives up: whoever was asked remembers the words for a minute, and not longer.
+// send applies a batch, and retries commands that have no response or are refused as unavailable. It gives up after
+// 30 s, well within the minute for which the store remembers commands.
 func (c *Client) send(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var results []metastore.Result
-	var open []int             // what the last try left, in order; nil = there was none, and all is open
-	doubtful := map[int]bool{} // of what is open: it may have been done
+	var open []int             // to be retried, in order; nil = the whole batch, not sent yet
+	doubtful := map[int]bool{} // those of open that may have been applied
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		words := batch
+		retry := batch
 		if open != nil {
-			words = make([]kernel.Envelope, len(open))
+			retry = make([]kernel.Envelope, len(open))
 			for at, i := range open {
-				words[at] = batch[i]
+				retry[at] = batch[i]
 			}
 		}
-		answers := c.store.Apply(ctx, words)
+		answers := c.store.Apply(ctx, retry)
 		if results == nil {
 			results = answers
 		}

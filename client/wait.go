@@ -15,20 +15,20 @@ import (
 var ErrClosed = errors.New("client: closed")
 
 const (
-	firstLook = 250 * time.Millisecond // what Wait does without a signal: it looks after this time,
+	firstLook = 250 * time.Millisecond // without a signal, Wait polls after this time,
 	mostLook  = 5 * time.Second        // then after twice as long, up to this
 )
 
-// waiting is who waits for which runs. While anybody does, the client listens to what changes.
+// waiting has the calls of Wait, by run. While there are any, the client listens to signals of changes.
 type waiting struct {
 	mu     sync.Mutex
 	runs   map[jobs.ID][]chan bool
-	stop   context.CancelFunc // ends listening; nil = nobody waits
+	stop   context.CancelFunc // ends listening; nil = no calls wait
 	closed bool
 }
 
-// Wait waits until a run is finished, and returns it. The error is a *jobs.RunError if the run did not succeed; any other
-// error means that the client could not wait any longer, and says nothing about the run.
+// Wait waits until a run is finished, and returns it. The error is a *jobs.RunError if the run did not succeed; any
+// other error means that the client could not wait any longer; the run is not affected.
 func (c *Client) Wait(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 	news := make(chan bool, 1)
 	if err := c.join(id, news); err != nil {
@@ -59,7 +59,7 @@ func (c *Client) Wait(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 			if pause = firstLook; named {
 				continue
 			}
-			// So much changes that nobody says what; looking each time would be too much.
+			// Too many runs changed to be named: polling at each signal would overload the store.
 			select {
 			case <-ctx.Done():
 			case <-time.After(firstLook):
@@ -69,7 +69,7 @@ func (c *Client) Wait(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 	}
 }
 
-// join has news told of a run: true if the run was named, false if it may have been among many.
+// join registers news for a run: it receives true if a signal named the run, false if the run may be among many.
 func (c *Client) join(id jobs.ID, news chan bool) error {
 	w := &c.waiting
 	w.mu.Lock()
@@ -83,8 +83,8 @@ func (c *Client) join(id jobs.ID, news chan bool) error {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop = stop
-	// Should it fail, looking now and then still finds what it would have told.
-	go func() { _ = c.signals.Listen(ctx, c.config.Tenant, bus.TopicLive, "", c.hear) }()
+	// Errors are ignored: Wait polls, too.
+	go func() { _ = c.signals.Listen(ctx, c.config.Tenant, bus.TopicLive, "", c.receive) }()
 	return nil
 }
 
@@ -103,8 +103,8 @@ func (c *Client) leave(id jobs.ID, news chan bool) {
 	}
 }
 
-// hear passes on that runs have changed.
-func (c *Client) hear(s bus.Signal) {
+// receive passes a signal to the calls of Wait.
+func (c *Client) receive(s bus.Signal) {
 	changes, err := bus.Decode[bus.Changes](s.Data)
 	if err != nil {
 		return
@@ -116,16 +116,16 @@ func (c *Client) hear(s bus.Signal) {
 		return
 	}
 	for _, id := range changes.Runs {
-		tell(w.runs[id], true)
+		notify(w.runs[id], true)
 	}
 	if changes.Many {
 		for _, list := range w.runs {
-			tell(list, false)
+			notify(list, false)
 		}
 	}
 }
 
-func tell(list []chan bool, named bool) {
+func notify(list []chan bool, named bool) {
 	for _, news := range list {
 		select {
 		case news <- named:
