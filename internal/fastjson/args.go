@@ -11,12 +11,12 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
-// Reader reads arguments into a struct of plain fields: texts, numbers, yes and no. Such are most arguments, and package
-// encoding/json, which goes over them twice and finds its way by the types of values anew each time, was a fifth of
-// what a run that does nothing costs a worker. Nil reads nothing.
+// Reader reads arguments into a struct of texts, numbers and booleans, as most arguments are. Package encoding/json,
+// which scans them twice and looks up types each time, was a fifth of a worker's cost of an empty run. A nil Reader
+// reads nothing.
 //
-// It reads what needs no judgement. Names in other letters, null, escapes, numbers that do not fit and whatever is wrong
-// it leaves to encoding/json, which has the last word on what arguments mean.
+// It leaves names in other letters, null, escapes, numbers that do not fit and invalid input to encoding/json, which
+// decides what arguments mean.
 type Reader struct{ fields []column }
 
 type column struct {
@@ -35,7 +35,7 @@ func ReaderOf(t reflect.Type) *Reader {
 		f := t.Field(i)
 		tag := f.Tag.Get("json")
 		if f.Anonymous {
-			return nil // its fields are as if they were here
+			return nil // encoding/json promotes its fields
 		}
 		if !f.IsExported() || tag == "-" {
 			continue
@@ -53,7 +53,7 @@ func ReaderOf(t reflect.Type) *Reader {
 	return r
 }
 
-// settable says that a field can be set by what stands in JSON.
+// settable reports whether set supports a type.
 func settable(t reflect.Type) bool {
 	switch t.Kind() {
 	case reflect.String, reflect.Bool, reflect.Float32, reflect.Float64,
@@ -64,13 +64,13 @@ func settable(t reflect.Type) bool {
 	return false
 }
 
-// reads says that a type reads JSON itself.
+// reads reports whether a type unmarshals itself.
 func reads(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(reflect.TypeFor[json.Unmarshaler]()) || p.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
 }
 
-// read sets the fields of to, and says whether that was all there is to it. If not, some may be set already.
+// Read sets the fields of to, and reports whether it could read all of b. If not, some fields may be set already.
 func (r *Reader) Read(b []byte, to reflect.Value) bool {
 	if r == nil {
 		return false
@@ -108,7 +108,7 @@ func (r *Reader) Read(b []byte, to reflect.Value) bool {
 	}
 }
 
-// find is the field of a name, or less than 0.
+// find returns the index of the field with a name, or less than 0.
 func (r *Reader) find(name []byte) int {
 	for i := range r.fields {
 		if r.fields[i].name == string(name) {
@@ -118,7 +118,7 @@ func (r *Reader) find(name []byte) int {
 	return -1
 }
 
-// simple reads a text without escapes that begins at p, and says where it ends, or less than 0.
+// simple reads a text without escapes that begins at p, and returns its end, or less than 0.
 func simple(b []byte, p int) (text []byte, end int) {
 	if p >= len(b) || b[p] != '"' {
 		return nil, -1
@@ -136,7 +136,7 @@ func simple(b []byte, p int) (text []byte, end int) {
 	return b[begin:p], p + 1
 }
 
-// set sets a field to what stands at p, and says where that ends, or less than 0.
+// set sets a field to the value at p, and returns the value's end, or less than 0.
 func set(field reflect.Value, b []byte, p int) int {
 	if p >= len(b) {
 		return -1

@@ -1,7 +1,7 @@
-// Package tests sets the sizes of tests. Only CARILLON_TESTS selects them:
+// Package tests sets the size of tests, by the environment variable CARILLON_TESTS only:
 //
-//	(unset)  the default of go test ./...: every guarantee in its small size, in a minute and a half
-//	all      for CI: the long tests, too, and the sizes that fit into half an hour
+//	(unset)  the default of go test ./...: every guarantee in its small size, a minute and a half in all
+//	all      what CI runs: the long tests, too, and sizes that fit into half an hour
 //	rough    the sizes that docs/guarantees.md states, for one package at a time: just kill
 //
 // A test without a small size begins with [Long]. A test with sizes takes its numbers from [Size]. A test that the race
@@ -36,10 +36,10 @@ var level = sync.OnceValue(func() int {
 	panic(fmt.Sprintf("invalid CARILLON_TESTS %q: want all, rough or nothing", given))
 })
 
-// Size returns the size of a test at the selected level: the default, that of CI, or that of the guarantees.
+// Size returns the size of a test at the current level: by default, in CI, and as docs/guarantees.md states.
 func Size[T any](quick, all, rough T) T { return []T{quick, all, rough}[level()] }
 
-// Rough reports whether the sizes of the guarantees are selected.
+// Rough reports whether tests run in the sizes of docs/guarantees.md.
 func Rough() bool { return level() == 2 }
 
 // Long skips the test by default.
@@ -50,15 +50,15 @@ func Long(t testing.TB) {
 	}
 }
 
-// WithoutRace skips the test under the race detector. CI runs it once without the detector: it finds the test by the
-// text of this call, so call it in the function of the test itself.
+// WithoutRace skips the test under the race detector. CI runs it once, without: it finds the test by the text of this
+// call, so call it in the function of the test itself.
 func WithoutRace(t *testing.T) {
 	t.Helper()
 	if at, _, _, _ := runtime.Caller(1); !strings.HasSuffix(runtime.FuncForPC(at).Name(), "."+t.Name()) {
 		t.Fatal("call tests.WithoutRace in the function of the test itself, before any subtest")
 	}
 	if raceEnabled {
-		t.Skip("runs only without the race detector")
+		t.Skip("not run under the race detector")
 	}
 }
 
@@ -71,7 +71,7 @@ func Missing(t testing.TB, what string) {
 	t.Skipf("not tested: %s", what)
 }
 
-// Go returns a go command that builds a program for a test: like a release, without the race detector.
+// Go returns a go command that builds a program for a test like a release, without the race detector.
 func Go(args ...string) *exec.Cmd {
 	c := exec.Command("go", args...)
 	c.Env = append(os.Environ(), "GOFLAGS=")
@@ -89,8 +89,8 @@ func Parallel(n int) {
 	}
 }
 
-// Random returns a source of random numbers for several goroutines. A test draws the same numbers
-// every time, unless CARILLON_SEED gives another seed.
+// Random returns a source of random numbers for a test, safe for several goroutines. A test gets the same numbers every
+// time, unless it uses several goroutines, or CARILLON_SEED sets another seed.
 func Random(t testing.TB) *rand.Rand {
 	t.Helper()
 	text := cmp.Or(os.Getenv("CARILLON_SEED"), "1")
