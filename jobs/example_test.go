@@ -110,7 +110,7 @@ func ExampleErrTimeout() {
 		var cancelled *jobs.CancelledError
 		switch cause := context.Cause(ctx); {
 		case errors.As(cause, &cancelled):
-			jobs.Log(ctx).Info("told to stop", "by", cancelled.By, "reason", cancelled.Reason)
+			jobs.Log(ctx).Info("stopped", "by", cancelled.By, "reason", cancelled.Reason)
 		case errors.Is(cause, jobs.ErrTimeout), errors.Is(cause, jobs.ErrLeaseLost), errors.Is(cause, jobs.ErrShutdown):
 			// What the next attempt should know is still kept, in spite of the ended context.
 			return errors.Join(cause, jobs.Save(context.WithoutCancel(ctx), "where it was"))

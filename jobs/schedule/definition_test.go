@@ -46,7 +46,7 @@ func TestOfDefinition(t *testing.T) {
 	if s, err := Of(&kernel.Definition{}); s != nil || err != nil {
 		t.Errorf("a job without a schedule has %v, %v", s, err)
 	}
-	// An unknown value has no meaning, so such a job is not due.
+	// The meaning of an unknown value is unknown, so such a job is never due.
 	for _, p := range []kernel.Policy{{Schedule: "@daily", Gap: "x"}, {Schedule: "@daily", Twice: "x"}} {
 		if s, err := Of(&kernel.Definition{Policy: p}); s != nil || err == nil {
 			t.Errorf("%+v is read", p)
