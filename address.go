@@ -17,21 +17,21 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// connect opens the bus behind an address. No error of it tells a token or a password.
+// connect connects to the bus at an address. Its errors contain no token and no password.
 func connect(address string, cfg natsbus.Config) (bus.Bus, error) {
 	servers, err := read(address, &cfg)
 	if err != nil {
 		return nil, fmt.Errorf("carillon: %w", err)
 	}
-	plain := make([]string, len(servers)) // as they are shown
+	plain := make([]string, len(servers)) // for errors
 	for i, u := range servers {
 		plain[i] = u.Scheme + "://" + u.Host
 	}
-	words := make([]string, len(servers))
+	secret := make([]string, len(servers))
 	for i, u := range servers {
-		words[i] = u.String()
+		secret[i] = u.String()
 	}
-	b, err := natsbus.Connect(context.Background(), strings.Join(words, ","), cfg)
+	b, err := natsbus.Connect(context.Background(), strings.Join(secret, ","), cfg)
 	switch {
 	case errors.Is(err, jobs.Forbidden):
 		return nil, fmt.Errorf("carillon: the bus at %s: %w. Give a token of role %s before the @ of the address or as ?token-file=; `carillon tokens create --role %[3]s` makes one",
@@ -39,7 +39,7 @@ func connect(address string, cfg natsbus.Config) (bus.Bus, error) {
 	case errors.Is(err, jobs.Unavailable):
 		return nil, fmt.Errorf("carillon: the bus at %s: %w. Is a server running there? `carillon dev` starts one", strings.Join(plain, ","), err)
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return nil, fmt.Errorf("carillon: the bus at %s cannot prove who it is: %w. Name the certificate that vouches for it by ?ca=/path/ca.pem behind the address",
+		return nil, fmt.Errorf("carillon: the bus at %s has an untrusted certificate: %w. Add ?ca=/path/ca.pem to the address",
 			strings.Join(plain, ","), err)
 	case err != nil:
 		return nil, fmt.Errorf("carillon: the bus at %s: %w", strings.Join(plain, ","), err)
@@ -47,23 +47,22 @@ func connect(address string, cfg natsbus.Config) (bus.Bus, error) {
 	return b, nil
 }
 
-// read takes an address apart: the servers, each with its user if it has one, and what is said behind the ?, which
-// goes into cfg.
+// read parses an address into its servers, with their users, and writes the parameters into cfg.
 func read(address string, cfg *natsbus.Config) ([]*url.URL, error) {
 	var servers []*url.URL
 	for one := range strings.SplitSeq(address, ",") {
 		u, err := url.Parse(strings.TrimSpace(one))
 		switch {
 		case !strings.Contains(one, "://"):
-			return nil, kernel.Invalid("the address is not a URL that begins with nats:// or tls://: give one such as nats://127.0.0.1:4222")
+			return nil, kernel.Invalid("invalid address: want a URL such as nats://127.0.0.1:4222 or tls://bus.example:4222")
 		case err != nil:
 			return nil, withoutURL(err)
 		case u.Scheme != "nats" && u.Scheme != "tls":
-			return nil, kernel.Invalid("the address begins with %.20q and is not one of a bus: it begins with nats:// or tls://", u.Scheme)
+			return nil, kernel.Invalid("invalid scheme %.20q of the address: want nats:// or tls://", u.Scheme)
 		case u.Host == "":
-			return nil, kernel.Invalid("the address names no host: give one such as nats://127.0.0.1:4222")
+			return nil, kernel.Invalid("the address has no host: want one such as nats://127.0.0.1:4222")
 		case strings.Trim(u.Path, "/") != "" || u.Fragment != "":
-			return nil, kernel.Invalid("the address of %s has something behind its port: leave that out", u.Host)
+			return nil, kernel.Invalid("the address of %s has a path or fragment: remove it", u.Host)
 		}
 		if err := settle(u, cfg); err != nil {
 			return nil, fmt.Errorf("the address of %s: %w", u.Host, err)
@@ -72,7 +71,7 @@ func read(address string, cfg *natsbus.Config) ([]*url.URL, error) {
 	}
 	for _, u := range servers {
 		if cfg.Token != "" && u.User != nil {
-			return nil, kernel.Invalid("the address of %s has a user before the @, and token-file is given, too: leave one out", u.Host)
+			return nil, kernel.Invalid("the address of %s has a user before the @ and token-file: remove one", u.Host)
 		}
 		if cfg.TLS != nil && u.Scheme != "tls" {
 			return nil, kernel.Invalid("ca is given, but the address of %s does not begin with tls://", u.Host)
@@ -81,17 +80,17 @@ func read(address string, cfg *natsbus.Config) ([]*url.URL, error) {
 	return servers, nil
 }
 
-// settle heeds what is said behind the ?.
+// settle writes the parameters of an address into cfg.
 func settle(u *url.URL, cfg *natsbus.Config) error {
-	said, err := url.ParseQuery(u.RawQuery)
+	query, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
-		return kernel.Invalid("what is behind the ? cannot be read")
+		return kernel.Invalid("invalid parameters after the ?: want token-file=/path or ca=/path")
 	}
-	for key, values := range said {
+	for key, values := range query {
 		path := values[0]
 		switch {
 		case len(values) > 1 || path == "":
-			return kernel.Invalid("%.20q needs one value", key)
+			return kernel.Invalid("parameter %.20q needs one value", key)
 		case key == "token-file":
 			if cfg.Token, err = secretIn(path); err != nil {
 				return err
@@ -107,20 +106,20 @@ func settle(u *url.URL, cfg *natsbus.Config) error {
 			}
 			cfg.TLS = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 		default:
-			return kernel.Invalid("%.20q is not known: token-file and ca are", key)
+			return kernel.Invalid("unknown parameter %.20q: want token-file or ca", key)
 		}
 	}
 	return nil
 }
 
-// secretIn reads a file with one secret. One that others can read is refused: the secret is none any more.
+// secretIn reads a file with one secret. It refuses a file that other users can read: the secret is compromised.
 func secretIn(path string) (string, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return "", err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return "", kernel.Invalid("%s can be read by others than its owner (%v): chmod 600 it, and think of the token in it as known", path, mode)
+		return "", kernel.Invalid("%s is readable by other users (%v): chmod 600 it, and treat its token as compromised", path, mode)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {
@@ -133,8 +132,8 @@ func secretIn(path string) (string, error) {
 	return secret, nil
 }
 
-// userOf is the name of a client: the user in an address, or "client". A user without a password is a token, and no
-// name for the world to see.
+// userOf returns the name of a client: the user in an address, or "client". A user without a password is a token, and
+// tokens must not become names.
 func userOf(address string) string {
 	first, _, _ := strings.Cut(address, ",")
 	if u, err := url.Parse(first); err == nil {
@@ -145,7 +144,7 @@ func userOf(address string) string {
 	return "client"
 }
 
-// withoutURL takes the address out of an error about it: there may be a password in it.
+// withoutURL removes the address, which may contain a password, from an error.
 func withoutURL(err error) error {
 	if bad, ok := err.(*url.Error); ok {
 		return fmt.Errorf("the address is not a URL: %w", bad.Err)

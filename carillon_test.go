@@ -217,12 +217,12 @@ func TestTheBusIsGoneForAWhile(t *testing.T) {
 func TestAddressesThatAreNone(t *testing.T) {
 	tick := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick"})
 	for _, c := range []struct{ address, want string }{
-		{"", "begins with nats:// or tls://"},
-		{"postgres://user:secret@db/carillon", "begins with nats:// or tls://"},
-		{"127.0.0.1:4222", "not a URL"},
+		{"", "want a URL"},
+		{"postgres://user:secret@db/carillon", "want nats:// or tls://"},
+		{"127.0.0.1:4222", "want a URL"},
 		{"nats://user:secret@a b", "not a URL"},
-		{"nats://", "names no host"},
-		{"nats://127.0.0.1:4222,http://x", "begins with nats:// or tls://"},
+		{"nats://", "has no host"},
+		{"nats://127.0.0.1:4222,http://x", "want nats:// or tls://"},
 		{"nats://user:secret@127.0.0.1:1", "connect to NATS"},
 	} {
 		_, err := carillon.NewWorker(c.address, worker.Config{}, tick)
