@@ -54,7 +54,7 @@ func TestHTTPJobsRefused(t *testing.T) {
 	if err := os.WriteFile(file, []byte("s3cr3t\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for text, says := range map[string]string{"A=" + file: "A@api.example.com=" + file, "A@=" + file: "host", "A@https://h=" + file: "host", "@h=" + file: "secret name",
+	for text, want := range map[string]string{"A=" + file: "A@api.example.com=" + file, "A@=" + file: "host", "A@https://h=" + file: "host", "@h=" + file: "secret name",
 		"A@h=" + file + ",A@g=" + file: "twice", "A@*=" + file: "host", "A@h+=" + file: "host"} {
 		if _, err := secretsOf(text); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "s3cr3t") {
 			t.Errorf("%s: %v, want ...%s...", text, err, want)

@@ -89,7 +89,7 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 		}) {
 			t.Errorf("the children got %+v", seen)
 		}
-		for id, says := range map[jobs.ID]string{kernel.ChildID(&kernel.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", by the settings of that job.",
+		for id, why := range map[jobs.ID]string{kernel.ChildID(&kernel.Run{Tenant: "default", ID: bad.ID}, "clean"): " It follows run " + bad.ID.String() + ", by the settings of that job.",
 			enqueued(t, c, good.ID): " The handler of run " + good.ID.String() + " enqueued it."} {
 			if e, err := opsOf(c).ExplainRun(t.Context(), person, id); err != nil || !strings.HasSuffix(e.Why, why) {
 				t.Errorf("%s is explained by %q (%v)", e.Run.Key, e.Why, err)
