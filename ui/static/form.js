@@ -1,5 +1,5 @@
-// Forms: one that was written in is left alone by morph.js until it is sent, and is sent once. A form with data-preview
-// shows what it would do while somebody writes: the part that its button with that formaction answers with. Code can
+// Forms: morph.js does not change a form with input until it is sent, and a form is sent once. A form with data-preview
+// shows what it would do while the user types: the part that its button with that formaction answers with. Code can
 // be copied.
 import { markup, morph } from "./morph.js";
 import { times, zone } from "./time.js";

@@ -105,7 +105,7 @@ function stop() {
   leave = null;
 }
 
-// A page that nobody has looked at for a minute needs no news. When it is looked at again, it looks first.
+// A page that was hidden for a minute gets no updates. When it is shown again, it loads first.
 let away = 0;
 document.addEventListener("visibilitychange", () => {
   clearTimeout(away);

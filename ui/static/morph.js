@@ -1,5 +1,5 @@
 // Makes a part of the page like another, changing as little as it can: what has the focus keeps it, what was opened
-// stays open, what is being written stays as it is. Rows are told apart by data-key or id.
+// stays open, what is being written stays as it is. Rows are identified by data-key or id.
 
 const parser = new DOMParser();
 const policy = globalThis.trustedTypes?.createPolicy("fragment", { createHTML: (html) => html });
@@ -10,7 +10,7 @@ export function markup(html) {
 
 const key = (node) => node.nodeType === Node.ELEMENT_NODE ? node.dataset?.key ?? (node.id || null) : null;
 
-// Somebody has written in it, or is about to: it is theirs until they are done.
+// The user has typed in it, or is about to: it is theirs until they are done.
 function theirs(node) {
   if (node.nodeType !== Node.ELEMENT_NODE) return false;
   if ("keep" in node.dataset) return true;
