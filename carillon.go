@@ -17,7 +17,6 @@ import (
 // Worker is a worker with a connection of its own.
 type Worker struct {
 	*worker.Worker
-	bus    bus.Bus
 	client *client.Client
 }
 

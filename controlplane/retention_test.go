@@ -279,7 +279,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 		ask(`{"job":"bin","keep":10}`, 200, `"runs":5`)
 		left("bin", 11)
 		ask(`{"keep":10}`, 422, "keep needs a job")
-		ask(`{"job":"none"}`, 404, "nothing is left of one")
+		ask(`{"job":"none"}`, 404, "no deleted one")
 		h.must(kernel.Delete{Key: "old"})
 		left("old", 3)
 		ask(`{"job":"old"}`, 200, `"runs":3`)

@@ -322,7 +322,7 @@ func TestMetricsAreTheDefaultTenants(t *testing.T) {
 		request.Header.Set("Tenant", tenant)
 		answer := httptest.NewRecorder()
 		s.Handler().ServeHTTP(answer, request)
-		if answer.Code != want || want == 403 && !strings.Contains(answer.Body.String(), "is not tenant acme's") {
+		if answer.Code != want || want == 403 && !strings.Contains(answer.Body.String(), "tenant acme may not use this route") {
 			t.Errorf("tenant %q: %d %.300s", tenant, answer.Code, answer.Body)
 		}
 	}

@@ -26,7 +26,7 @@ func TestRunsAreFiltered(t *testing.T) {
 		}
 	}
 	for query, says := range map[string]string{
-		"?state=Broken": "state &#34;Broken&#34; is none of", "?from=yesterday": "invalid time", "?parent=17": "not a UUID", "?origin=heaven": "want one of", "?job=a+b": "a b",
+		"?state=Broken": "state &#34;Broken&#34; is unknown", "?from=yesterday": "invalid time", "?parent=17": "not a UUID", "?origin=heaven": "want one of", "?job=a+b": "a b",
 	} {
 		if answer, body := s.get("/runs" + query); answer.StatusCode != 200 || !strings.Contains(body, says) {
 			t.Errorf("/runs%s does not say %s: %d", query, says, answer.StatusCode)

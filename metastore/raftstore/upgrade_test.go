@@ -271,7 +271,7 @@ func TestUnknownFieldStopsTheStore(t *testing.T) {
 	if err := f.Error(); err != nil {
 		t.Fatal(err)
 	}
-	if err, failed := f.Response().(error); !failed || !strings.Contains(err.Error(), "unknown to this program") {
+	if err, failed := f.Response().(error); !failed || !strings.Contains(err.Error(), "unknown fields") {
 		t.Errorf("the entry is answered with %v", f.Response())
 	}
 	ended(t, s, jobs.BadInput)

@@ -50,7 +50,7 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 		})
 		c.Start(worker.Config{}, jobs.NewTriggered(charge, jobs.Options{Key: "charge", OnSuccess: []string{"mail"}, OnFailure: []string{"clean", "mail"}}),
 			jobs.NewTriggered(take, jobs.Options{Key: "mail", MaxConcurrency: 1}), jobs.NewTriggered(take, jobs.Options{Key: "clean"}), jobs.NewTriggered(take, jobs.Options{Key: "audit"}))
-		good, err := jobs.Trigger[map[string]bool]("charge").Enqueue(t.Context(), c.Client, map[string]bool{})
+		good, err := jobs.Trigger[map[string]bool]("charge").Enqueue(t.Context(), c.Client, map[string]bool{"Fail": false})
 		if err != nil {
 			t.Fatal(err)
 		}
