@@ -9,6 +9,7 @@ import (
 	"go/printer"
 	"go/token"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -179,4 +180,49 @@ func specs(d *ast.GenDecl, text func(any) string) (lines []string) {
 		}
 	}
 	return lines
+}
+
+// Packages that are neither public nor internal say in their first lines that they are not promised.
+func TestOthersAreNotPromised(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", "{{.Name}}\t{{.ImportPath}}\t{{.Doc}}\t{{.Dir}}", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for line := range strings.Lines(string(out)) {
+		parts := strings.Split(strings.TrimSpace(line), "\t")
+		name, path := parts[0], strings.TrimPrefix(strings.TrimPrefix(parts[1], module), "/")
+		if path == "" {
+			path = "."
+		}
+		if name == "main" || slices.Contains(public, path) || strings.HasPrefix(path, "internal/") {
+			continue
+		}
+		n++
+		text := packageComment(t, parts[len(parts)-1])
+		if first := strings.SplitN(text, "\n\n", 3); !strings.Contains(strings.Join(first[:min(2, len(first))], " "), "not promised") {
+			t.Errorf("package %s does not say in its first lines that it is not promised", path)
+		}
+	}
+	if n < 20 {
+		t.Errorf("only %d packages were looked at", n)
+	}
+}
+
+func packageComment(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.PackageClauseOnly|parser.ParseComments)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.Doc != nil && !strings.HasSuffix(file, "_test.go") && strings.HasPrefix(f.Doc.Text(), "Package ") {
+			return f.Doc.Text()
+		}
+	}
+	return ""
 }

@@ -1,5 +1,7 @@
 // Package api serves the scheduler over HTTP: JSON under /api/v1, described by OpenAPI 3.1.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [New]. Wrap the handler in [Guard] and [Hosts], and serve it with [NewServer].
 //
 // It only translates: a request becomes a call of a verb in package ops, the result becomes JSON, and a refusal becomes

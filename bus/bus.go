@@ -1,6 +1,8 @@
 // Package bus defines what a bus promises, which is little: it hints, the store decides. A lost message is swept up, a
 // duplicate loses the claim. Offers go to one worker, signals to all listeners, calls to the server of a service.
 // Implementations: membus (one process) and natsbus; bustest tests both.
+//
+// It is not promised to programs outside this module.
 package bus
 
 import (

@@ -2,6 +2,8 @@
 // workers, keeps their leases, and sweeps up what got lost. All its decisions are commands that the store checks again,
 // so a second leader, or one that was frozen for long, can do no harm.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [New] and lead.go, which lists the leader's duties; then one duty per file. announce.go leads from a
 // commit to the workers, route.go chooses among them.
 package controlplane

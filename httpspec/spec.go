@@ -1,6 +1,8 @@
 // Package httpspec reads the definition of an HTTP job: a chain of requests, the check of its outcome, and
 // notifications.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [Parse]. It checks the definition once, when a job is saved, and returns a [Plan] whose calls only
 // need values to become requests.
 //

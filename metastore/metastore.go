@@ -1,5 +1,7 @@
 // Package metastore defines what a store does: commands in, effects out.
 //
+// It is not promised to programs outside this module.
+//
 // A store applies commands. [Apply] is the only code that knows the rules; engines store rows, couriers carry
 // commands, and neither decides anything. Implementations are in the folders below: memstore, raftstore and sqlstore
 // store rows, busstore carries commands over a bus. storetest tests all of them.

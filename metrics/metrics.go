@@ -1,5 +1,7 @@
 // Package metrics exposes the state and the counters of one process to Prometheus.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [New], then collect.go. docs/metrics.md lists every metric; a test compares the list with what is
 // exposed.
 //

@@ -1,5 +1,7 @@
 // Package ops implements what users and programs can do with a scheduler: one function per verb.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [New], then the file of the verb: jobs.go (list, read), edit.go (edit, pause, resume), trigger.go
 // (one run, many, again), runs.go (list, read, cancel, log), settings.go (debug modes), overview.go. What only a
 // running control plane knows comes through [Live].

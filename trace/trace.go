@@ -1,5 +1,7 @@
 // Package trace traces a run from its request to its handler, with OpenTelemetry.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [Enqueue] and [Attempt]. Enqueuing starts a span, its W3C traceparent is stored in the run's row, and
 // each attempt starts a span that is linked to it and is in the handler's context. Spans go to the process's global
 // provider (otel.SetTracerProvider); without one, tracing costs nothing.

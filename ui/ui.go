@@ -1,5 +1,7 @@
 // Package ui serves the dashboard: live pages about jobs and runs, and forms to act on them.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [New], which lists the routes; frame.go for the common part of all pages; then one file, and one
 // template, per page. static/style.css begins with a list of the parts of pages; package chart draws.
 //

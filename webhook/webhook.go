@@ -1,6 +1,8 @@
 // Package webhook posts an event to a URL when a run has failed for good, a job has paused itself, or due times were
 // missed.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [New]; receivers use [Verify].
 //
 // Sharp edges: events come from the leader's memory: one can arrive twice, and one that waits when the process dies is

@@ -1,5 +1,7 @@
 // Package bustest tests every bus: one case for each sentence that package bus promises.
 //
+// It is not promised to programs outside this module.
+//
 // An implementation has one test that calls [Run]:
 //
 //	func TestBus(t *testing.T) {

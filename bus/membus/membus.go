@@ -1,5 +1,7 @@
 // Package membus is a bus inside one process: for tests, for `dev`, and for programs that embed everything.
 //
+// It is not promised to programs outside this module.
+//
 // A [Hub] is the bus, and [Hub.As] is one principal's end of it. It reads a clock only to pace a caller, so all of it
 // runs in a testing/synctest bubble; nothing polls. A hub's messages are forgotten with it.
 //

@@ -1,5 +1,7 @@
 // Package natsbus is the bus on NATS: an external server, or the one in this process (package embedded).
 //
+// It is not promised to programs outside this module.
+//
 // Offers are in a work-queue stream in memory, one per leader's term, with one durable consumer per app; all else is
 // plain NATS. subjects.go has every subject, permissions.go who may use which.
 //

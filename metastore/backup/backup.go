@@ -1,5 +1,7 @@
 // Package backup writes all content of a store into one file, and reads it again.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [Write] and [Open]. A file is valid as a whole or not at all: it ends with a SHA-256 over all of
 // it, which Open compares before it uses anything.
 //

@@ -1,6 +1,8 @@
 // Package busstore reaches a store over a bus: [New] makes a [metastore.Store] of calls, and [Serve] answers them
 // from a real one. So a worker or a program needs only the address of the bus.
 //
+// It is not promised to programs outside this module.
+//
 // It carries commands and decides only who may send them: the server takes tenant and actor from the connection and
 // has a table of commands and roles (authority.go).
 //

@@ -1,5 +1,7 @@
 // Package memstore stores rows in memory, with the indexes that make every read cheap.
 //
+// It is not promised to programs outside this module.
+//
 // [Open] is a store whose rows last as long as the process: for tests, and for programs that can lose them. [Engine]
 // is the rows alone: other stores use it, log each commit before they apply it here, and take snapshots with
 // [Engine.Capture].

@@ -1,5 +1,7 @@
 // Package raftstore is the durable store: a raft log under live rows in memory, and an archive of finished runs.
 //
+// It is not promised to programs outside this module.
+//
 // A commit is one entry of the log. It is on disk before it is applied to the rows, which a memstore.Engine stores
 // and which give its answers. Snapshots of the rows let the log be cut; runs that settle go to the archive at once
 // and are never part of a snapshot. One node is a raft of one voter; others join it with a token.

@@ -1,6 +1,8 @@
 // Package sqlstore stores rows in PostgreSQL or MariaDB, for users that operate a database already, or outgrow
 // memory.
 //
+// It is not promised to programs outside this module.
+//
 //	s, err := sqlstore.Open(ctx, sqlstore.Config{URL: "postgres://carillon:secret@db/carillon"})
 //
 // Where to start: commit.go, the only transaction; view.go, the rows it works on; table.go and dialect.go, how

@@ -1,6 +1,8 @@
 // Package storetest tests every store: by stories, with the expected effect of each command; by crowds that compete
 // for the same run or slot; and by long random lives, compared with the store in memory.
 //
+// It is not promised to programs outside this module.
+//
 // Each store has one test that calls [Run]:
 //
 //	func TestStore(t *testing.T) {

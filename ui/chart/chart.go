@@ -1,5 +1,7 @@
 // Package chart renders numbers as SVG, with a table of the same numbers.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [Stack], [Band], [Share], [Spark], [Heat].
 //
 // Everything is a pure function of its data. Colours are classes (the state's name, or good, bad, warn, busy, wait,

@@ -1,5 +1,7 @@
 // Package httpjob runs jobs whose work is a chain of HTTP requests: what they call needs no library of ours.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [Runner.Run] is given to worker.Config.Others, and [Runner.Jobs] to the same worker;
 // embed.Config.HTTPJobs does both. Package httpspec reads the definitions.
 //

@@ -1,4 +1,6 @@
 // Package freeport finds addresses for tests whose servers need their address before they listen.
+//
+// It is not promised to programs outside this module.
 package freeport
 
 import (

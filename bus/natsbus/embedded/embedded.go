@@ -1,6 +1,8 @@
 // Package embedded is a NATS server in this process, set up for the bus: `carillon dev`, small clusters and tests need
 // nothing else. Only this package links the server.
 //
+// It is not promised to programs outside this module.
+//
 //	s, err := embedded.Start(embedded.Config{Port: 4222})
 //	b, err := natsbus.Connect(ctx, "", natsbus.Config{As: node, InProcess: s})
 //

@@ -1,5 +1,7 @@
 // Package cli has the client commands of carillon: one for each verb, sent over HTTP.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [Commands]. Each file has the commands of one resource (jobs.go, runs.go, settings.go ...). Only
 // link.go sends HTTP, only output.go writes tables, JSON and YAML, and exit.go has the exit codes.
 //

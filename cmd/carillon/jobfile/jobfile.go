@@ -1,5 +1,7 @@
 // Package jobfile parses files with job definitions, for "carillon apply" and for the server's setting jobs.from.
 //
+// It is not promised to programs outside this module.
+//
 // Where to start: [Parse]. A file is YAML (or JSON), one document or several, each with a list "jobs:". Errors have
 // file and line.
 package jobfile

@@ -1,5 +1,7 @@
 // Package processtest tests Carillon's guarantees with processes that are killed and frozen.
 //
+// It is not promised to programs outside this module.
+//
 // It has only tests. They build the program once, start it with workers and sometimes an external NATS server, kill
 // some of these, and then check every run. docs/guarantees.md maps guarantees to tests.
 //

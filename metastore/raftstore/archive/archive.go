@@ -1,5 +1,7 @@
 // Package archive stores finished runs in files, in the order in which they ended.
 //
+// It is not promised to programs outside this module.
+//
 // A commit passes its settled runs on and continues: they are written in the background, many at a time, and read
 // from memory until then. Each run's key in the file follows from the log entry that settled it, so that a log which
 // is replayed after a crash finds its runs there already, or writes the very same ones. Indexes of the open file are

@@ -1,5 +1,7 @@
 // Package daylogs stores log lines of handlers in files, one for each day.
 //
+// It is not promised to programs outside this module.
+//
 // Lines are only appended, to the file of the day on which they arrive. An index in memory finds the lines of a run;
 // it is built when it is first needed, and that of an old day is dropped again. Files are synced once a second: a
 // loss of power may cost the lines since. Bytes that are no lines, half written or damaged, are reported and skipped,

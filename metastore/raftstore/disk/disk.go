@@ -1,5 +1,7 @@
 // Package disk turns damage of files into errors.
 //
+// It is not promised to programs outside this module.
+//
 // A damaged file that is mapped into memory causes faults and panics in the middle of a read. [Guard] turns both into
 // an error that names the file.
 package disk

@@ -1,6 +1,8 @@
 // Package link is the network between the nodes of a cluster: one port for each node, with connections that
 // authenticate before any other code reads a byte of them.
 //
+// It is not promised to programs outside this module.
+//
 // A connection begins with TLS, in which each side proves that it holds the key of its node, and with a Hello that
 // names its cluster, node and purpose. Membership is checked for each connection, and again for open ones when a node
 // has been removed (Recheck). Invalid connections are closed, counted and logged, and the number of connections is

@@ -1,5 +1,7 @@
 // Package sqltest gives tests a database: PostgreSQL or MariaDB, started in a temporary directory, without a network.
 //
+// It is not promised to programs outside this module.
+//
 //	func TestMain(m *testing.M) { os.Exit(sqltest.Main(m)) }
 //	func TestX(t *testing.T)    { url := sqltest.Postgres.New(t) }
 //

@@ -1,5 +1,7 @@
 // Package fliptest damages files, a byte at a time, and checks that readers detect it.
 //
+// It is not promised to programs outside this module.
+//
 // A format passes if each damaged copy reads as the whole one does, or is refused with an error. It fails if a reader
 // returns something else, deletes a file, or panics.
 package fliptest
