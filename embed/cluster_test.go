@@ -393,7 +393,7 @@ func standbyAnswers(t *testing.T) bool {
 		}
 	})
 	h.shows(t, moved, "/workers", "w1", "Leader: a")
-	h.shows(t, moved, "/cluster", "http://a", "stands by", "all but one of the nodes may fail")
+	h.shows(t, moved, "/cluster", "http://a", "follower")
 	h.shows(t, moved, "/api/v1/overview", `"leader":"a"`)
 	// What only the leader's memory holds: progress.
 	long, err := ringJob.Enqueue(t.Context(), s.Client(), ring{-1})
@@ -541,7 +541,7 @@ func TestCopyIsReadWithoutLeader(t *testing.T) {
 	if age := ask("/api/v1/runs/" + run.ID.String()).Header().Get("Carillon-Age"); age == "" || strings.HasPrefix(age, "-") {
 		t.Errorf("without a leader, the age of a response is %q", age)
 	}
-	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not answer.") {
+	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not respond.") {
 		t.Error("the page does not show that it is stale")
 	}
 }

@@ -56,7 +56,7 @@ func TestBackupAndRestore(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file may be read by others: %v, %v", info.Mode(), err)
 	}
-	if text, code := runProgram(t, "backup", file, "--server", p.page); code != 4 || !strings.Contains(text, "there already") {
+	if text, code := runProgram(t, "backup", file, "--server", p.page); code != 4 || !strings.Contains(text, "exists") {
 		t.Errorf("over a file that is there: exit code %d: %s", code, text)
 	}
 	then := len(ticks(p))

@@ -57,7 +57,7 @@ func TestJoinIsRefused(t *testing.T) {
 			t.Errorf("%s leaves data behind", what)
 		}
 	}
-	refused("no token", nodeConfig(t, 8, nil), "hello", "no token", jobs.BadInput)
+	refused("no token", nodeConfig(t, 8, nil), "hello", "invalid join token", jobs.BadInput)
 
 	used := nodeConfig(t, 2, steady)
 	token := invite(t, leader)
@@ -104,14 +104,14 @@ func TestJoinIsRefused(t *testing.T) {
 	if err := os.Remove(filepath.Join(conf.Dir, nodeFile)); err != nil {
 		t.Fatal(err)
 	}
-	refused("data", conf, invite(t, leader), "holds data already", jobs.Conflict)
+	refused("data", conf, invite(t, leader), "is not empty", jobs.Conflict)
 
 	// A copy of a member's directory, and a clock that is wrong, come straight to the leader.
 	for what, test := range map[string]struct {
 		hello link.Hello
 		words string
 	}{
-		"a copy":       {link.Hello{Node: third.ID(), Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now()}, "must not be copied"},
+		"a copy":       {link.Hello{Node: third.ID(), Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now()}, "do not copy a directory"},
 		"a slow clock": {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now().Add(-time.Hour)}, "off by -1h"},
 		"a fast clock": {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now().Add(time.Hour + 30*time.Second)}, "off by 1h"},
 		"no id":        {link.Hello{Now: time.Now()}, "must send its id"},

@@ -253,7 +253,7 @@ func TestWhyItWaits(t *testing.T) {
 	for _, c := range []struct{ run, workers, want string }{
 		{`"job":"shop.pack"`, `{"jobs":{"shop.wait":0}}`, "the run waits for a worker that serves shop.pack: none is online\n"},
 		{`"job":"shop.pack"`, `{"jobs":{"shop.pack":0}}`, ""},
-		{`"job":"shop.pack","waits":"limit/oven"`, ``, "it waits for a slot: other runs hold all of them\n"},
+		{`"job":"shop.pack","waits":"limit/oven"`, ``, "the run waits for a slot: other runs hold all of them\n"},
 	} {
 		var asked atomic.Int32
 		env := answering(t, func(w http.ResponseWriter, r *http.Request) {

@@ -103,7 +103,7 @@ func TestRemovedNodeIsKeptOut(t *testing.T) {
 	}
 	back := start(t, "the copy of "+names[gone], path, nil, append(args, "--new-admin-token")...)
 	await(t, "the program of the removed node ends", back.over)
-	if !back.out.has("not in the cluster any more") {
+	if !back.out.has("no longer in the cluster") {
 		t.Errorf("output: %s", back.out)
 	}
 
