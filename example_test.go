@@ -22,18 +22,13 @@ func runServer(ctx context.Context) string {
 	if err != nil {
 		log.Fatal(err)
 	}
-	s, err := embed.Open(ctx, embed.Config{Bus: func(ctx context.Context, as bus.Principal) (bus.Bus, error) {
+	s, err := embed.Start(ctx, embed.Config{Bus: func(ctx context.Context, as bus.Principal) (bus.Bus, error) {
 		return natsbus.Connect(ctx, server.URL(), natsbus.Config{As: as})
 	}})
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() {
-		_ = errors.Join(s.Run(ctx), s.Close(), server.Stop())
-	}()
-	for s.Ready(ctx) != nil && ctx.Err() == nil {
-		time.Sleep(10 * time.Millisecond)
-	}
+	context.AfterFunc(ctx, func() { _ = errors.Join(s.Stop(), server.Stop()) })
 	return server.URL()
 }
 

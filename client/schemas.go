@@ -12,7 +12,7 @@ import (
 
 const (
 	keepSchema  = time.Minute     // how long a job's schema is used without reading it again
-	keepFailure = time.Second     // how long after a failed read nothing is checked
+	keepFailure = time.Second     // how long after a failed read it is not repeated
 	readTime    = 2 * time.Second // how long a request waits for the schema of its job
 )
 
@@ -31,7 +31,8 @@ type schema struct {
 }
 
 // checkArgs returns why arguments do not fit the schema of their job. A schema that was read before this call is read again
-// before it refuses anything: the job may have changed. Without a control plane, or a job, nothing is checked.
+// before it refuses anything: the job may have changed. While no control plane answers, the last schema is used; without
+// one nothing is checked.
 func (c *Client) checkArgs(ctx context.Context, key jobs.Key, args []byte) error {
 	if len(args) == 0 {
 		return nil
@@ -48,16 +49,17 @@ func (c *Client) checkArgs(ctx context.Context, key jobs.Key, args []byte) error
 	return nil
 }
 
-// readSchema reads and keeps the schema of a job; nil if it has none, or if it could not be read now.
+// readSchema reads and keeps the schema of a job; nil if it has none. If it cannot be read now, the last one is kept.
 func (c *Client) readSchema(ctx context.Context, key jobs.Key) []byte {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	s := schema{until: time.Now().Add(keepFailure)}
-	if d, err := c.store.Definition(ctx, c.config.Tenant, key); err == nil {
-		s = schema{d.Schema, time.Now().Add(keepSchema)}
-	}
+	d, err := c.store.Definition(ctx, c.config.Tenant, key)
 	c.schemas.mu.Lock()
 	defer c.schemas.mu.Unlock()
+	s := schema{c.schemas.of[key].text, time.Now().Add(keepFailure)}
+	if err == nil {
+		s = schema{d.Schema, time.Now().Add(keepSchema)}
+	}
 	if c.schemas.of == nil || len(c.schemas.of) >= maxKeys {
 		c.schemas.of = map[jobs.Key]schema{}
 	}

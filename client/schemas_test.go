@@ -65,8 +65,14 @@ func TestArgumentsAreCheckedByTheSchema(t *testing.T) {
 			t.Errorf("the job has changed: %v", err)
 		}
 		time.Sleep(2 * time.Minute)
-		d.down = true // schemas cannot be read, requests are taken
-		if _, err := pack.Enqueue(t.Context(), c, map[string]any{"box": 8}); err != nil {
+		d.down = true // schemas cannot be read: the last one holds, and a job without one is not checked
+		if _, err := pack.Enqueue(t.Context(), c, map[string]any{"box": 8}); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("a number for a text, by the last schema: %v", err)
+		}
+		if _, err := pack.Enqueue(t.Context(), c, map[string]any{"box": "eight"}); err != nil {
+			t.Errorf("while no schema can be read: %v", err)
+		}
+		if _, err := pack.Enqueue(t.Context(), d.open(), map[string]any{"box": 8}); err != nil {
 			t.Errorf("without a schema: %v", err)
 		}
 	})
