@@ -18,6 +18,7 @@ func TestBusAddress(t *testing.T) {
 		{"tls://0.0.0.0:4333", false, "tls://jobs.example:4333?token-file=w"},
 		{"nats://[::]:4333", true, "nats://jobs.example:4333"},
 		{"tls://a.example:4222,tls://b.example:4222", false, "tls://a.example:4222?token-file=w"},
+		{"nats://shop:s3cret@a.example:4222?token-file=/run/secret", false, "nats://a.example:4222?token-file=w"},
 		{"an address that is not understood", true, "nats://127.0.0.1:4222"},
 	} {
 		u := &UI{bus: c.bus, open: c.open}

@@ -165,6 +165,8 @@ func (u *UI) busAddress(r *http.Request, token string) string {
 		}
 	case here != "" && net.ParseIP(bus.Hostname()).IsUnspecified():
 		text = bus.Scheme + "://" + net.JoinHostPort(here, bus.Port())
+	default: // no user, password or parameter: pages show it
+		text = bus.Scheme + "://" + bus.Host
 	}
 	if !u.open {
 		text += "?token-file=" + token
