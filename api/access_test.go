@@ -22,9 +22,9 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// guarded is a desk that asks who comes. Its clock is an hour ahead of the store's, so that some tokens are over.
+// guarded is a fixture that asks who comes. Its clock is an hour ahead of the store's, so that some tokens are over.
 type guarded struct {
-	*desk
+	*fixture
 	access *api.Access
 	tokens map[string]string // by who holds them
 	run    string            // the id of a run
@@ -32,7 +32,7 @@ type guarded struct {
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	g := &guarded{desk: newDesk(t), tokens: map[string]string{"none": ""}}
+	g := &guarded{fixture: newFixture(t), tokens: map[string]string{"none": ""}}
 	early := ops.New(ops.Config{Store: g.store})
 	root := ops.Who{Actor: "person:root", Role: ops.Admin}
 	for _, want := range []ops.NewToken{{Name: "keep", Role: "admin"}, {Name: "viewer", Role: "viewer"}, {Name: "operator", Role: "operator"}, {Name: "admin", Role: "admin"},

@@ -20,8 +20,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// desk is an API over a store with two jobs, and what is needed to look behind it.
-type desk struct {
+// fixture is an API over a store with two jobs, and what is needed to look behind it.
+type fixture struct {
 	t     *testing.T
 	store metastore.Full
 	log   strings.Builder
@@ -29,8 +29,8 @@ type desk struct {
 	http.Handler
 }
 
-func newDesk(t *testing.T) *desk {
-	d := &desk{t: t, store: memstore.Open(memstore.Config{})}
+func newFixture(t *testing.T) *fixture {
+	d := &fixture{t: t, store: memstore.Open(memstore.Config{})}
 	for _, j := range []jobs.Job{
 		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge"}),
 		jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "billing.close-day", Cron: "0 30 2 * * *"}),
@@ -47,7 +47,7 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-func (d *desk) apply(k kernel.Command) kernel.Effect {
+func (d *fixture) apply(k kernel.Command) kernel.Effect {
 	d.t.Helper()
 	r := d.store.Apply(d.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
 	if r.Err != nil {
@@ -71,7 +71,7 @@ func (a answer) problem(t *testing.T) api.Problem {
 	return p
 }
 
-func (d *desk) send(method, path, body string, headers ...string) answer {
+func (d *fixture) send(method, path, body string, headers ...string) answer {
 	d.t.Helper()
 	r := httptest.NewRequest(method, path, strings.NewReader(body))
 	if body != "" {
@@ -94,7 +94,7 @@ func (d *desk) send(method, path, body string, headers ...string) answer {
 }
 
 // snapshot is all that could have changed.
-func (d *desk) snapshot() string {
+func (d *fixture) snapshot() string {
 	d.t.Helper()
 	ctx := context.Background()
 	state, err := d.store.State(ctx)
@@ -122,7 +122,7 @@ func read[T any](t *testing.T, a answer) T {
 }
 
 func TestJobs(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	type list struct {
 		Items []api.Job
 		Next  string
@@ -172,7 +172,7 @@ func TestJobs(t *testing.T) {
 }
 
 func TestRuns(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	run := read[api.Run](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", `{"args":{"customer":"c7"},"delay":"30m"}`, "Idempotency-Key", "k1"))
 	if run.State != "Scheduled" || run.Origin != "api" || string(*run.Args) != `{"customer":"c7"}` {
 		t.Fatalf("triggered: %+v", run)
@@ -217,7 +217,7 @@ func TestRuns(t *testing.T) {
 }
 
 func TestDebugModeNamesWhatItHolds(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if s := read[api.Settings](t, d.send("PATCH", "/api/v1/settings", `{"appLimits":[{"name":"billing","max":20,"rate":"100/s"}],"retryBudget":"50/s"}`)); len(s.AppLimits) != 1 || s.AppLimits[0].Max != 20 ||
 		jobs.Rate(*s.AppLimits[0].Rate) != (jobs.Rate{Max: 100, Per: time.Second}) || jobs.Rate(s.RetryBudget) != (jobs.Rate{Max: 50, Per: time.Second}) {
 		t.Errorf("limits are %+v, and the budget is %+v", s.AppLimits, s.RetryBudget)
@@ -248,7 +248,7 @@ func TestDebugModeNamesWhatItHolds(t *testing.T) {
 }
 
 func TestOverviewAndHealth(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.send("POST", "/api/v1/jobs/billing.charge/trigger", "")
 	if o := read[api.Overview](t, d.send("GET", "/api/v1/overview", "")); o.Runs["Enqueued"] != 1 || len(o.Hours) != 1 {
 		t.Fatalf("overview: %+v", o)

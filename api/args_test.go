@@ -17,9 +17,9 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// newSchooled is a desk whose job billing.charge has a schema, to which arguments are held.
-func newSchooled(t *testing.T) *desk {
-	d := newDesk(t)
+// newSchooled is a fixture whose job billing.charge has a schema, to which arguments are held.
+func newSchooled(t *testing.T) *fixture {
+	d := newFixture(t)
 	j := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge", Version: 2})
 	declared, err := kernel.Declare(j)
 	if err != nil {
@@ -70,7 +70,7 @@ func TestArgumentsFitTheSchema(t *testing.T) {
 }
 
 func TestJobsAreFiltered(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.send("POST", "/api/v1/jobs/billing.charge/pause", "")
 	for query, want := range map[string]string{
 		"": "billing.charge billing.close-day", "?kind=triggered": "billing.charge", "?kind=recurring": "billing.close-day",
@@ -90,7 +90,7 @@ func TestJobsAreFiltered(t *testing.T) {
 }
 
 func TestRunsAreFiltered(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	first := read[api.Run](t, d.send("POST", trigger, `{}`))
 	d.send("POST", many+"/"+first.ID+"/cancel", "")
 	again := read[api.Run](t, d.send("POST", many+"/"+first.ID+"/retry", ""))
@@ -117,7 +117,7 @@ func TestRunsAreFiltered(t *testing.T) {
 // A triggered job is paused and resumed, and what was held back is named.
 func TestResumeSaysWhatItLetsGo(t *testing.T) {
 	for body, want := range map[string][2]int{"": {3, 0}, `{"held":"release"}`: {3, 0}, `{"held":"discard"}`: {0, 3}} {
-		d := newDesk(t)
+		d := newFixture(t)
 		d.send("POST", "/api/v1/jobs/billing.charge/pause", `{"reason":"stocktaking"}`)
 		for range 3 {
 			d.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"})
@@ -129,7 +129,7 @@ func TestResumeSaysWhatItLetsGo(t *testing.T) {
 }
 
 func TestDeleteJob(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	run := read[api.Run](t, d.send("POST", trigger, `{}`))
 	if p := d.send("DELETE", "/api/v1/jobs/billing.charge", "").problem(t); p.Status != 409 || !strings.Contains(p.Detail, "1 live run") {
 		t.Errorf("without a word: %+v", p)
@@ -149,7 +149,7 @@ func TestDeleteJob(t *testing.T) {
 // Rows 46 and 64: a client that exceeds a rate limit gets Retry-After.
 func TestTooOften(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		statuses := map[int]int{}
 		var last answer
 		for i := range 150 {
@@ -190,7 +190,7 @@ func TestTooOften(t *testing.T) {
 
 // The page that describes the API needs nothing from elsewhere and no script, and names everything once.
 func TestReference(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	a := d.send("GET", "/docs", "")
 	page := string(a.body)
 	if kind, policy := a.Header.Get("Content-Type"), a.Header.Get("Content-Security-Policy"); kind != "text/html; charset=utf-8" ||

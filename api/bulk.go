@@ -48,16 +48,16 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*huma.StreamResponse, er
 	if body == nil || len(body.bulk) == 0 {
 		return nil, problem(http.StatusBadRequest, codeMalformed, "request body is required")
 	}
-	wishes, err := a.wishes(body)
+	requests, err := a.requests(body)
 	if err != nil {
 		return nil, err
 	}
 	if in.Idempotency != "" {
-		for i := range wishes { // each run has a key of its own, which follows from the request's
-			wishes[i].Idempotency = kernel.DerivedID("bulk", in.Idempotency, fmt.Sprint(i)).String()
+		for i := range requests { // each run has a key of its own, which follows from the request's
+			requests[i].Idempotency = kernel.DerivedID("bulk", in.Idempotency, fmt.Sprint(i)).String()
 		}
 	}
-	made, err := a.ops.TriggerAll(ctx, who(ctx), wishes)
+	made, err := a.ops.TriggerAll(ctx, who(ctx), requests)
 	if err != nil {
 		return nil, err
 	}
@@ -87,13 +87,13 @@ func (a *API) bulk(ctx context.Context, in *bulkInput) (*huma.StreamResponse, er
 	}}, nil
 }
 
-// wishes reads the items of a bulk. strict has checked that the body is one JSON document.
-func (a *API) wishes(body *counted) ([]kernel.Create, error) {
+// requests reads the items of a bulk. strict has checked that the body is one JSON document.
+func (a *API) requests(body *counted) ([]kernel.Create, error) {
 	d := json.NewDecoder(bytes.NewReader(body.bulk))
 	if begin, err := d.Token(); err != nil || begin != json.Delim('{') {
 		return nil, misfit("body", validation.MsgExpectedObject)
 	}
-	var wishes []kernel.Create
+	var requests []kernel.Create
 	found := false
 	for d.More() {
 		key, err := d.Token()
@@ -104,17 +104,17 @@ func (a *API) wishes(body *counted) ([]kernel.Create, error) {
 			return nil, misfit(fmt.Sprintf("body.%.60v", key), validation.MsgUnexpectedProperty)
 		}
 		found = true
-		if wishes, err = a.items(d, body); err != nil {
+		if requests, err = a.items(d, body); err != nil {
 			return nil, err
 		}
 	}
 	switch {
 	case !found:
 		return nil, misfit("body", fmt.Sprintf(validation.MsgExpectedRequiredProperty, "items"))
-	case len(wishes) == 0:
+	case len(requests) == 0:
 		return nil, misfit("body.items", fmt.Sprintf(validation.MsgExpectedMinItems, 1))
 	}
-	return wishes, nil
+	return requests, nil
 }
 
 // items reads an array of items.
@@ -125,7 +125,7 @@ func (a *API) items(d *json.Decoder, body *counted) ([]kernel.Create, error) {
 	schemas := a.huma.OpenAPI().Components.Schemas
 	schema := schemas.Schema(reflect.TypeFor[NewRun](), true, "")
 	path, result := huma.NewPathBuffer(nil, 0), &huma.ValidateResult{}
-	var wishes []kernel.Create
+	var requests []kernel.Create
 	var raw json.RawMessage
 	for i := 0; d.More(); i++ {
 		if i == kernel.MaxBulk {
@@ -150,14 +150,14 @@ func (a *API) items(d *json.Decoder, body *counted) ([]kernel.Create, error) {
 		if err := json.Unmarshal(raw, &item); err != nil {
 			return nil, misfit(itemLocation(i), withoutTypes(err.Error()))
 		}
-		wish, err := item.create(item.Job, itemLocation(i))
+		request, err := item.create(item.Job, itemLocation(i))
 		if err != nil {
 			return nil, &ops.ItemError{Index: i, Err: err}
 		}
-		wishes = append(wishes, wish)
+		requests = append(requests, request)
 	}
 	_, err := d.Token()
-	return wishes, err
+	return requests, err
 }
 
 // misfit returns the problem of a body that violates its schema at a place.

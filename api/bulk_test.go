@@ -52,7 +52,7 @@ func peak(fn func()) int64 {
 // A bulk takes a small multiple of its size in memory until it is refused or stored: the bytes in process at the same
 // time are limited.
 func TestBulkTakesLittleMemory(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	item := `{"job":"billing.charge","args":{"customer":"` + strings.Repeat("c", 300) + `","lines":[{"sku":"a","n":1},{"sku":"b","n":2}]}}`
 	body := `{"items":[` + strings.Repeat(item+",", 8_000) + `{"job":"nope"}]}`
 	var w discarded
@@ -74,7 +74,7 @@ func TestBulkTakesLittleMemory(t *testing.T) {
 // What requests take in memory at the same time is bounded, for a token and for all: others are answered meanwhile, the
 // refusal names the limit, and what a request took is free again when it is answered.
 func TestRequestsInProcessAreBounded(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	who := func(r *http.Request) (ops.Who, error) {
 		return ops.Who{Actor: "person:" + r.Header.Get("X-Name"), Role: ops.Operator}, nil
 	}
@@ -138,7 +138,7 @@ func TestRequestsInProcessAreBounded(t *testing.T) {
 
 // The largest bulk has 64 MiB: one that goes on is refused, and the connection is closed.
 func TestBulkThatIsTooLarge(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	before := d.snapshot()
 	r := httptest.NewRequest("POST", many, io.NopCloser(blanks{}))
 	r.ContentLength = -1

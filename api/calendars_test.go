@@ -11,7 +11,7 @@ import (
 
 // A calendar is written, shown with what it excludes, refused while it is used, and taken away.
 func TestCalendars(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	const path = "/api/v1/calendars/weekend"
 	if p := d.send("PUT", path, `{"rules":["SAT,SUN","2026-02-30"]}`).problem(t); p.Status != 422 || !strings.Contains(p.Detail, "rule 2") {
 		t.Errorf("a day that does not exist: %+v", p)
@@ -63,7 +63,7 @@ func TestCalendars(t *testing.T) {
 
 // One sentence says why a job does not run at a time.
 func TestExplainAt(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.send("PUT", "/api/v1/calendars/christmas", `{"rules":["12-25"]}`)
 	j := jobs.NewRecurring(jobs.RecurringFunc(nil), jobs.Options{Key: "tick", Cron: "@hourly", Calendars: []string{"christmas"}})
 	declared, err := kernel.Declare(j)
@@ -78,8 +78,8 @@ func TestExplainAt(t *testing.T) {
 		"1990-01-01T12:00:00Z": "and does not cover 1990-01-01T12:00:00Z.",
 	} {
 		e := read[api.Explanation](t, d.send("GET", "/api/v1/jobs/tick/explain?at="+at, ""))
-		if len(e.Says) < 2 || !strings.HasSuffix(e.Says[0], want) {
-			t.Errorf("%s: %q, want %q", at, e.Says, want)
+		if len(e.Text) < 2 || !strings.HasSuffix(e.Text[0], want) {
+			t.Errorf("%s: %q, want %q", at, e.Text, want)
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Cluster describes the nodes.
 type Cluster struct {
 	Tolerates int    `json:"tolerates" doc:"Nodes that may fail without an outage."`
-	Says      string `json:"says" doc:"The same as text." example:"one node may fail"`
+	Text      string `json:"text" doc:"The same as text." example:"one node may fail"`
 	// ApplyVersion is missing where the rows are in a database or in memory.
 	ApplyVersion uint32     `json:"applyVersion,omitempty" doc:"The version of the rules in force: programs that do not support it cannot be nodes." example:"1"`
 	Nodes        []Member   `json:"nodes" nullable:"false"`
@@ -71,7 +71,7 @@ type Invitation struct {
 }
 
 func clusterOf(s *ops.ClusterStatus) Cluster {
-	out := Cluster{Tolerates: s.Tolerates, Says: s.Says, ApplyVersion: s.ApplyVersion, Nodes: make([]Member, len(s.Members))}
+	out := Cluster{Tolerates: s.Tolerates, Text: s.Text, ApplyVersion: s.ApplyVersion, Nodes: make([]Member, len(s.Members))}
 	for i, m := range s.Members {
 		n := Member{Name: m.Name, Address: m.Address, Version: m.Version, Here: m.Here, Online: m.Online, Seen: when(m.Seen),
 			Leads: m.Term > 0, Term: m.Term, Since: when(m.Since), Skew: m.Skew.Seconds(), NATS: m.NATS}

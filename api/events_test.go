@@ -61,7 +61,7 @@ func ended(done chan struct{}) bool {
 
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, live := newDesk(t), feed{make(chan bus.Changes)}
+		d, live := newFixture(t), feed{make(chan bus.Changes)}
 		var gone atomic.Bool
 		d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, Live: live}), Who: func(*http.Request) (ops.Who, error) {
 			if gone.Load() {

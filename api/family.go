@@ -107,7 +107,7 @@ func (a *API) tree(ctx context.Context, in *treeInput) (*struct{ Body RunTree },
 }
 
 func (a *API) deleteFamily(ctx context.Context, asker ops.Who, in *deleteInput, revision uint64) (*struct{ Body DeletedJob }, error) {
-	done, err := a.ops.DeleteFamily(ctx, asker, kernel.Delete{Key: jobs.Key(in.Key), IfRevision: revision}, ops.Fate(in.Runs))
+	done, err := a.ops.DeleteFamily(ctx, asker, kernel.Delete{Key: jobs.Key(in.Key), IfRevision: revision}, ops.LiveRuns(in.Runs))
 	if err != nil {
 		return nil, err
 	}

@@ -53,7 +53,7 @@ func (a *API) takeReport(r *http.Request) error {
 		return kernel.Invalid("cannot read the body")
 	}
 	query := r.URL.Query()
-	k := kernel.Hear{}
+	k := kernel.Report{}
 	attempt, err1 := strconv.ParseUint(query.Get("attempt"), 10, 32)
 	nonce, err2 := strconv.ParseUint(r.PathValue("requestCounts"), 10, 64)
 	signature, err3 := base64.RawURLEncoding.DecodeString(query.Get("token"))
@@ -75,5 +75,5 @@ func (a *API) takeReport(r *http.Request) error {
 		return err
 	}
 	k.Final = report.Over()
-	return a.ops.Hear(r.Context(), tenant, key, k)
+	return a.ops.Report(r.Context(), tenant, key, k)
 }

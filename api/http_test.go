@@ -12,7 +12,7 @@ import (
 
 // The requests of an HTTP job are validated when it is saved, and errors name their place.
 func TestHTTPJobsAreReadWhenSaved(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, CheckHTTP: func(_ string, raw []byte) (string, error) { return httpspec.Check(raw) }})})
 	const good = `{"request":[{"url":"https://example.com/","body":{"a":null}}]}`
 	if a := d.send("POST", "/api/v1/jobs", `{"key":"ping","kind":"triggered","app":"http","http":`+good+`}`); a.StatusCode != 201 {

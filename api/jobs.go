@@ -142,7 +142,7 @@ func (a *API) routeJobs() {
 
 // Explanation explains why a job runs or does not.
 type Explanation struct {
-	Says    []string       `json:"says" nullable:"false"`
+	Text    []string       `json:"text" nullable:"false"`
 	Missed  []Missed       `json:"missed" nullable:"false" doc:"The latest due times without a run, newest first."`
 	Runs    map[string]int `json:"runs" doc:"Its unfinished runs, by state."`
 	Workers int            `json:"workers" doc:"Workers that have the job."`
@@ -171,9 +171,9 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*struct{ Body Expl
 		if err != nil {
 			return nil, err
 		}
-		e.Says = append([]string{at}, e.Says...)
+		e.Text = append([]string{at}, e.Text...)
 	}
-	out := Explanation{Says: e.Says, Missed: make([]Missed, len(e.Missed)), Runs: map[string]int{}, Workers: e.Workers}
+	out := Explanation{Text: e.Text, Missed: make([]Missed, len(e.Missed)), Runs: map[string]int{}, Workers: e.Workers}
 	for i, m := range e.Missed {
 		out.Missed[i] = Missed{From: m.From, To: m.To, Count: m.Count, Reason: string(m.Reason)}
 	}
@@ -227,7 +227,7 @@ func (a *API) deleteJob(ctx context.Context, in *deleteInput) (*struct{ Body Del
 	if in.Family {
 		return a.deleteFamily(ctx, asker, in, revision)
 	}
-	done, err := a.ops.Delete(ctx, asker, kernel.Delete{Key: jobs.Key(in.Key), IfRevision: revision}, ops.Fate(in.Runs))
+	done, err := a.ops.Delete(ctx, asker, kernel.Delete{Key: jobs.Key(in.Key), IfRevision: revision}, ops.LiveRuns(in.Runs))
 	if err != nil {
 		return nil, err
 	}

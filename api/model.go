@@ -447,7 +447,7 @@ func whole(run *kernel.Run, now ops.Attempt) Run {
 	out := listed(run, now)
 	out.Args, out.Result = object(run.Args), Value(run.Result)
 	for _, m := range run.Moves {
-		out.Moves = append(out.Moves, Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: run.Says(&m), Code: codeOf(run, &m)})
+		out.Moves = append(out.Moves, Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: run.Text(&m), Code: codeOf(run, &m)})
 	}
 	return out
 }

@@ -203,7 +203,7 @@ func TestRefused(t *testing.T) {
 		{"run: no UUID", "GET", many + "/17", "", nil, 422, "invalid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			before := d.snapshot()
 			a := d.send(c.method, c.path, c.body, c.headers...)
 			p := a.problem(t)
@@ -222,7 +222,7 @@ func TestRefused(t *testing.T) {
 
 // What looks odd and is allowed.
 func TestTaken(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	odd := `{"$ref":"x","__proto__":{"a":1},"constructor":null}`
 	run := read[api.Run](t, d.send("POST", trigger, `{"args":`+odd+`}`))
 	if string(*run.Args) != odd {
@@ -253,7 +253,7 @@ func TestTaken(t *testing.T) {
 }
 
 func TestIdempotencyKeyWithAnotherBody(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.send("POST", trigger, `{"priority":1}`, "Idempotency-Key", "k")
 	before := d.snapshot()
 	if p := d.send("POST", trigger, `{"priority":2}`, "Idempotency-Key", "k").problem(t); p.Status != 409 {
@@ -302,7 +302,7 @@ func (b broken) Definitions(context.Context, metastore.DefinitionQuery) ([]*kern
 
 func TestInternalErrorsStayInside(t *testing.T) {
 	for _, panics := range []bool{false, true} {
-		d := newDesk(t)
+		d := newFixture(t)
 		log := newLog(&d.log)
 		d.Handler = api.Guard(log, api.New(api.Config{Ops: ops.New(ops.Config{Store: broken{d.store, panics}}), Logger: log}))
 		a := d.send("GET", "/api/v1/jobs", "")
@@ -328,7 +328,7 @@ func (away) Global(context.Context, jobs.Tenant) (*kernel.Global, error) {
 }
 
 func TestTroubleStaysInside(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: away{d.store}})})
 	for _, c := range []struct {
 		method, path string
@@ -353,7 +353,7 @@ func TestTroubleStaysInside(t *testing.T) {
 
 // Whatever a client would like to have, it gets JSON.
 func TestAnswersAreJSON(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, accept := range []string{"text/html", "application/json;q=0.1, text/plain", "*/*", ""} {
 		h := d.send("GET", "/api/v1/jobs", "", "Accept", accept).Header
 		if kind := h.Get("Content-Type"); kind != "application/json" || h.Get("X-Content-Type-Options") != "nosniff" {
@@ -405,7 +405,7 @@ func TestDirect(t *testing.T) {
 }
 
 func TestAllowNamesTheMethods(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if allow := d.send("PUT", many, "").Header.Get("Allow"); allow != "GET, POST" {
 		t.Errorf("Allow: %s", allow)
 	}

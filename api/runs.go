@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Wish is the settings of a new run. Fields that are left out are the job's.
-type Wish struct {
+// RunSettings are the settings of a new run. Fields that are left out are the job's.
+type RunSettings struct {
 	Args        *Object    `json:"args,omitempty" doc:"Default: the job's default arguments."`
 	Due         *time.Time `json:"due,omitempty" doc:"When it should start; a past time means now. At most 5 years ahead."`
 	Delay       *Duration  `json:"delay,omitempty" doc:"Or: delay from now."`
@@ -31,7 +31,7 @@ type Wish struct {
 // NewRun is a new run of a job.
 type NewRun struct {
 	Job jobs.Key `json:"job" maxLength:"200"`
-	Wish
+	RunSettings
 }
 
 func itemLocation(i int) string { return fmt.Sprintf("body.items[%d]", i) }
@@ -46,7 +46,7 @@ func tooLarge(args *Object, location string) *Problem {
 }
 
 // create converts it to a command.
-func (w *Wish) create(key jobs.Key, location string) (kernel.Create, error) {
+func (w *RunSettings) create(key jobs.Key, location string) (kernel.Create, error) {
 	c := kernel.Create{Key: key, Origin: kernel.FromAPI, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
 		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin), Pin: w.Pin}
 	if w.Args != nil {
@@ -84,7 +84,7 @@ type triggerInput struct {
 	JobPath
 	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"A repeated key within 24 hours returns the run that it created."`
 	Reason      string `header:"Carillon-Reason" maxLength:"1024" doc:"Reason; recorded with the run."`
-	Body        *Wish
+	Body        *RunSettings
 }
 
 type runList struct {
@@ -192,16 +192,16 @@ func (a *API) created(made ops.Created, err error) (*runAnswer, error) {
 
 func (a *API) trigger(ctx context.Context, in *triggerInput) (*runAnswer, error) {
 	if in.Body == nil {
-		in.Body = new(Wish)
+		in.Body = new(RunSettings)
 	}
-	wish, err := in.Body.create(jobs.Key(in.Key), "body")
+	request, err := in.Body.create(jobs.Key(in.Key), "body")
 	if err != nil {
 		return nil, err
 	}
-	wish.Idempotency = in.Idempotency
+	request.Idempotency = in.Idempotency
 	asker := who(ctx)
 	asker.Reason = in.Reason
-	return a.created(a.ops.Trigger(ctx, asker, wish))
+	return a.created(a.ops.Trigger(ctx, asker, request))
 }
 
 func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList }, error) {

@@ -23,9 +23,9 @@ func quoted(text string) string {
 // noon is when the jobs of newDated are edited.
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// newDated is a desk where it is always noon.
-func newDated(t *testing.T) *desk {
-	d := newDesk(t)
+// newDated is a fixture where it is always noon.
+func newDated(t *testing.T) *fixture {
+	d := newFixture(t)
 	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, Now: func() time.Time { return noon }, ForecastWork: time.Minute})})
 	return d
 }
@@ -176,7 +176,7 @@ func TestSchedulesTaken(t *testing.T) {
 
 // A job that is edited again and again is always as its last editor left it.
 func TestSchedulesEditedOften(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for i := range 100 {
 		text := "@every " + (time.Duration(i+1) * time.Hour).String()
 		job := read[api.Job](t, d.send("PATCH", edit, `{"schedule":"`+text+`"}`))

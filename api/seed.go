@@ -108,17 +108,17 @@ func (a *API) routeSeed() {
 		seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-delete" + map[bool]string{true: "-jobs", false: "-job"}[path == "/jobs/{jobId}"], Method: http.MethodDelete, Path: path,
 			Summary: "Delete a job and cancel its live executions"},
 			func(ctx context.Context, asker ops.Who, in *SeedJobPath) (any, error) {
-				_, err := a.ops.Delete(ctx, asker, kernel.Delete{Key: jobs.Key(in.JobID)}, ops.FateCancel)
+				_, err := a.ops.Delete(ctx, asker, kernel.Delete{Key: jobs.Key(in.JobID)}, ops.CancelLiveRuns)
 				return nil, err
 			})
 	}
 	seedRoute(a, ops.Operator, huma.Operation{OperationID: "seed-trigger-job", Method: http.MethodPost, Path: "/jobs/{jobId}/trigger", Summary: "Run a job once, with parameters"},
 		func(ctx context.Context, asker ops.Who, in *seedTriggerInput) (any, error) {
-			wish := kernel.Create{Key: jobs.Key(in.JobID), Origin: kernel.FromPerson}
+			request := kernel.Create{Key: jobs.Key(in.JobID), Origin: kernel.FromPerson}
 			if in.Body != nil {
-				wish.Args = *in.Body
+				request.Args = *in.Body
 			}
-			made, err := a.ops.Trigger(ctx, asker, wish)
+			made, err := a.ops.Trigger(ctx, asker, request)
 			if err != nil {
 				return nil, err
 			}
@@ -157,7 +157,7 @@ type seedFamilyInput struct {
 	ParentJobID string `query:"parentJobId" required:"true" maxLength:"200"`
 }
 
-type seedCleanInput struct {
+type seedPurgeInput struct {
 	CleanDestroyJob      bool `query:"cleanDestroyJob" default:"true" doc:"Also purge all executions of deleted jobs."`
 	RetainExecutionCount int  `query:"retainExecutionCount" minimum:"0" maximum:"200" default:"10" doc:"Number of newest executions to keep of each job."`
 }
@@ -188,7 +188,7 @@ func (a *API) routeSeedFamilies() {
 		})
 	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-destroy-family", Method: http.MethodDelete, Path: "/main/destroyByParentJob", Summary: "Delete a job with its family"},
 		func(ctx context.Context, asker ops.Who, in *seedFamilyInput) (any, error) {
-			done, err := a.ops.DeleteFamily(ctx, asker, kernel.Delete{Key: jobs.Key(in.ParentJobID)}, ops.FateCancel)
+			done, err := a.ops.DeleteFamily(ctx, asker, kernel.Delete{Key: jobs.Key(in.ParentJobID)}, ops.CancelLiveRuns)
 			if err != nil {
 				return nil, err
 			}
@@ -196,8 +196,8 @@ func (a *API) routeSeedFamilies() {
 		})
 	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-clean", Method: http.MethodDelete, Path: "/main/schedule/clean", Summary: "Purge finished executions",
 		Description: "Of jobs of this interface, and others of their worker group. Notifications are purged with their executions."},
-		func(ctx context.Context, asker ops.Who, in *seedCleanInput) (any, error) {
-			return a.ops.CleanUp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, kernel.NotifyKey(seedApp))
+		func(ctx context.Context, asker ops.Who, in *seedPurgeInput) (any, error) {
+			return a.ops.PurgeApp(ctx, asker, seedApp, in.RetainExecutionCount, in.CleanDestroyJob, kernel.NotifyKey(seedApp))
 		})
 }
 

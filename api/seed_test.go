@@ -7,7 +7,7 @@ import (
 
 // The seed's routes, one after the other, as one who spoke that interface would.
 func TestSeedRoutes(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	const doc = `{"jobName":"n","creator":"1","creatorName":"one","request":[{"url":"http://example.com/"}],"timer":{"dueTime":"1h","period":"5m"},"qos":0}`
 	for _, c := range []struct {
 		method, path, body string

@@ -31,7 +31,7 @@ func TestSettingsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := newDesk(t)
+	d := newFixture(t)
 	holds := func(key string) (all map[string]any) {
 		if err := json.Unmarshal(d.send("GET", "/api/v1/jobs/"+key, "").body, &all); err != nil {
 			t.Fatal(err)

@@ -53,9 +53,9 @@ func (p *pipes) dial() net.Conn {
 }
 
 // serve runs a test with a server on pipes, in virtual time.
-func serve(t *testing.T, test func(*testing.T, *desk, *pipes)) {
+func serve(t *testing.T, test func(*testing.T, *fixture, *pipes)) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 		server := api.NewServer(api.Hosts(nil, d.Handler), newLog(io.Discard))
 		done := make(chan struct{})
@@ -113,7 +113,7 @@ func TestTransport(t *testing.T) {
 		{"two hosts", "GET /livez HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			serve(t, func(t *testing.T, _ *desk, p *pipes) {
+			serve(t, func(t *testing.T, _ *fixture, p *pipes) {
 				if r := raw(t, p, c.text); r.StatusCode != c.want || !r.Close {
 					t.Errorf("%d, closed %v; want %d", r.StatusCode, r.Close, c.want)
 				}
@@ -161,7 +161,7 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 
 // Row 3: who sends a header byte by byte is cut off, many at a time.
 func TestSlowHeaders(t *testing.T) {
-	serve(t, func(t *testing.T, _ *desk, p *pipes) {
+	serve(t, func(t *testing.T, _ *fixture, p *pipes) {
 		begun, cut := time.Now(), make(chan time.Duration, 200)
 		for range 200 {
 			go func() {
@@ -192,7 +192,7 @@ func TestSlowHeaders(t *testing.T) {
 
 // Row 4: a client that sends a body byte by byte gets an error, and is disconnected.
 func TestSlowBody(t *testing.T) {
-	serve(t, func(t *testing.T, _ *desk, p *pipes) {
+	serve(t, func(t *testing.T, _ *fixture, p *pipes) {
 		c := p.dial()
 		defer c.Close()
 		go func() {
@@ -224,7 +224,7 @@ func TestUnreadRequestsAreClosed(t *testing.T) {
 		"one that is too large": {trigger, "Content-Length: 600000\r\n", 413, 12 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
-			serve(t, func(t *testing.T, _ *desk, p *pipes) {
+			serve(t, func(t *testing.T, _ *fixture, p *pipes) {
 				conn := p.dial()
 				defer conn.Close()
 				length := c.more
@@ -271,7 +271,7 @@ func (h hungUp) Read([]byte) (int, error) {
 
 // Row 12: a client that disconnects leaves nothing behind, and logs no error.
 func TestClientGoesAway(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	before := d.snapshot()
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, "POST", trigger, hungUp{cancel})
@@ -293,7 +293,7 @@ func TestClientGoesAway(t *testing.T) {
 
 // Rows 8, 9, 60 and 63: routes are what they are, whatever a path or a header would like them to be.
 func TestRoutesAreWhatTheyAre(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, c := range []struct {
 		method, path string
 		want         int
@@ -314,7 +314,7 @@ func TestRoutesAreWhatTheyAre(t *testing.T) {
 }
 
 func TestRequestsAreNamed(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for given, kept := range map[string]bool{"abc-123": true, "": false, "a b": false, "a\"b": false, strings.Repeat("x", 65): false} {
 		if id := d.send("GET", "/livez", "", "X-Request-Id", given).Header.Get("X-Request-Id"); (id == given) != kept || len(id) < 7 {
 			t.Errorf("%q became %q", given, id)
@@ -324,7 +324,7 @@ func TestRequestsAreNamed(t *testing.T) {
 
 // Bodies without authentication are not read on public routes, either: none of them has a body.
 func TestBodiesOfStrangers(t *testing.T) {
-	serve(t, func(t *testing.T, _ *desk, p *pipes) {
+	serve(t, func(t *testing.T, _ *fixture, p *pipes) {
 		for path, want := range map[string]int{"/nowhere": 404, "/livez": 405, "/api/nowhere": 404, "/openapi.json": 405} {
 			begun := time.Now()
 			r := raw(t, p, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n{")

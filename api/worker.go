@@ -65,17 +65,17 @@ type Halt struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Told is sent to a worker with each response.
-type Told struct {
-	Worker string  `json:"worker" doc:"Its name: send it with each request."`
-	Lease  float64 `json:"leaseSeconds" doc:"Lease: after this time without a request, its runs may go to other workers."`
-	Every  float64 `json:"heartbeatSeconds" doc:"Heartbeat interval while it has runs."`
-	Stop   []Halt  `json:"stop" nullable:"false" doc:"Attempts to end: they occupy their slots until the worker finishes them."`
-	Rests  bool    `json:"drained,omitempty" doc:"It is drained: it gets no new runs."`
+// Instructions are sent to a worker with each response.
+type Instructions struct {
+	Worker  string  `json:"worker" doc:"Its name: send it with each request."`
+	Lease   float64 `json:"leaseSeconds" doc:"Lease: after this time without a request, its runs may go to other workers."`
+	Every   float64 `json:"heartbeatSeconds" doc:"Heartbeat interval while it has runs."`
+	Stop    []Halt  `json:"stop" nullable:"false" doc:"Attempts to end: they occupy their slots until the worker finishes them."`
+	Drained bool    `json:"drained,omitempty" doc:"It is drained: it gets no new runs."`
 }
 
-func answerOf(p ops.PullAnswer) Told {
-	t := Told{Worker: p.Worker, Lease: p.Lease.Seconds(), Every: p.Every.Seconds(), Stop: make([]Halt, len(p.Stop)), Rests: p.Resting}
+func answerOf(p ops.HTTPAnswer) Instructions {
+	t := Instructions{Worker: p.Worker, Lease: p.Lease.Seconds(), Every: p.Every.Seconds(), Stop: make([]Halt, len(p.Stop)), Drained: p.Resting}
 	for i, s := range p.Stop {
 		t.Stop[i] = Halt{Attempt: Attempt{s.ID.String(), s.Attempt}, Why: "cancelled", By: s.By, Reason: s.Reason}
 		switch {
@@ -104,7 +104,7 @@ type Work struct {
 
 // Polled is the response to a poll.
 type Polled struct {
-	Told
+	Instructions
 	Runs  []Work `json:"runs" nullable:"false"`
 	Batch string `json:"batch,omitempty" doc:"Identifies this response: send it as got in the next poll."`
 }
@@ -187,7 +187,7 @@ func (a *API) routeWorker() {
 			if err != nil {
 				return nil, err
 			}
-			return nil, a.ops.Pull().Progress(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, bus.Progress{Done: in.Body.Done, Total: in.Body.Total, Text: in.Body.Text})
+			return nil, a.ops.HTTPWorkers().Progress(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, bus.Progress{Done: in.Body.Done, Total: in.Body.Total, Text: in.Body.Text})
 		})
 	work(a, "checkpoint", "Store a checkpoint for the next attempt", http.StatusNoContent, "The checkpoint is stored before the response.",
 		func(ctx context.Context, in *checkpointInput) (*struct{}, error) {
@@ -195,7 +195,7 @@ func (a *API) routeWorker() {
 			if err != nil {
 				return nil, err
 			}
-			return nil, a.ops.Pull().Checkpoint(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, in.Body.Data)
+			return nil, a.ops.HTTPWorkers().Checkpoint(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, in.Body.Data)
 		})
 	work(a, "logs", "Write to the log of an attempt", http.StatusNoContent, "At most 1 MiB of an attempt is kept.", a.logWorker)
 	work(a, "leave", "Deregister a worker", http.StatusNoContent, "Its runs are released, which uses no retry.",
@@ -204,7 +204,7 @@ func (a *API) routeWorker() {
 				Worker string `json:"worker" maxLength:"300"`
 			}
 		}) (*struct{}, error) {
-			return nil, a.ops.Pull().Leave(ctx, who(ctx), in.Body.Worker)
+			return nil, a.ops.HTTPWorkers().Leave(ctx, who(ctx), in.Body.Worker)
 		})
 }
 
@@ -240,9 +240,9 @@ func workersProblem(err error) error {
 	return err
 }
 
-func (a *API) registerWorker(ctx context.Context, in *registerInput) (*struct{ Body Told }, error) {
+func (a *API) registerWorker(ctx context.Context, in *registerInput) (*struct{ Body Instructions }, error) {
 	b := &in.Body
-	w := ops.PullWorker{App: b.App, Name: b.Name, Start: b.Start, Slots: b.Slots, Tags: b.Tags, Host: b.Host, PID: b.PID, Version: b.Version}
+	w := ops.HTTPWorker{App: b.App, Name: b.Name, Start: b.Start, Slots: b.Slots, Tags: b.Tags, Host: b.Host, PID: b.PID, Version: b.Version}
 	for _, j := range b.Jobs {
 		d := kernel.Declaration{Key: j.Key, Kind: kindOf(j.Kind), Version: j.Version}
 		if j.Args != nil {
@@ -258,25 +258,25 @@ func (a *API) registerWorker(ctx context.Context, in *registerInput) (*struct{ B
 		if err != nil {
 			return nil, err
 		}
-		w.Has = append(w.Has, ops.PullAttempt{Run: id, Attempt: r.Attempt})
+		w.Has = append(w.Has, ops.HTTPAttempt{Run: id, Attempt: r.Attempt})
 	}
-	answer, err := a.ops.Pull().Register(ctx, who(ctx), w)
+	answer, err := a.ops.HTTPWorkers().Register(ctx, who(ctx), w)
 	if err != nil {
 		return nil, err
 	}
-	return &struct{ Body Told }{answerOf(answer)}, nil
+	return &struct{ Body Instructions }{answerOf(answer)}, nil
 }
 
 func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Polled }, error) {
-	q := ops.PullPoll{Want: max(1, in.Body.Want), Got: in.Body.Got, Wait: longestPoll}
+	q := ops.HTTPPoll{Want: max(1, in.Body.Want), Got: in.Body.Got, Wait: longestPoll}
 	if in.Body.Wait != nil {
 		q.Wait = seconds(*in.Body.Wait)
 	}
-	got, err := a.ops.Pull().Poll(ctx, who(ctx), in.Body.Worker, q)
+	got, err := a.ops.HTTPWorkers().Poll(ctx, who(ctx), in.Body.Worker, q)
 	if err != nil {
 		return nil, err
 	}
-	out := Polled{Told: answerOf(got.PullAnswer), Batch: got.Batch, Runs: make([]Work, len(got.Runs))}
+	out := Polled{Instructions: answerOf(got.HTTPAnswer), Batch: got.Batch, Runs: make([]Work, len(got.Runs))}
 	for i, r := range got.Runs {
 		out.Runs[i] = Work{Attempt: Attempt{r.ID.String(), r.Run.Attempt}, Job: r.Key, Args: object(r.Args), Due: when(r.Due), Deadline: when(r.Deadline),
 			Left: r.Left.Seconds(), Checkpoint: Value(r.Checkpoint), Trace: r.Trace}
@@ -289,12 +289,12 @@ func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Poll
 
 func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
-func (a *API) heartbeatWorker(ctx context.Context, in *heartbeatInput) (*struct{ Body Told }, error) {
-	answer, err := a.ops.Pull().Heartbeat(ctx, who(ctx), in.Body.Worker, in.Body.Drain)
+func (a *API) heartbeatWorker(ctx context.Context, in *heartbeatInput) (*struct{ Body Instructions }, error) {
+	answer, err := a.ops.HTTPWorkers().Heartbeat(ctx, who(ctx), in.Body.Worker, in.Body.Drain)
 	if err != nil {
 		return nil, err
 	}
-	return &struct{ Body Told }{answerOf(answer)}, nil
+	return &struct{ Body Instructions }{answerOf(answer)}, nil
 }
 
 func (a *API) finishWorker(ctx context.Context, in *finishInput) (*struct{ Body Ended }, error) {
@@ -317,7 +317,7 @@ func (a *API) finishWorker(ctx context.Context, in *finishInput) (*struct{ Body 
 	case failed:
 		f.Outcome = kernel.OutcomeError
 	}
-	run, err := a.ops.Pull().Finish(ctx, who(ctx), b.Worker, f)
+	run, err := a.ops.HTTPWorkers().Finish(ctx, who(ctx), b.Worker, f)
 	if err != nil {
 		return nil, err
 	}
@@ -329,11 +329,11 @@ func (a *API) logWorker(ctx context.Context, in *logsInput) (*struct{}, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := ops.PullLog{First: in.Body.First, Lines: make([]ops.PullLine, len(in.Body.Lines))}
+	l := ops.HTTPLog{First: in.Body.First, Lines: make([]ops.HTTPLine, len(in.Body.Lines))}
 	for i, line := range in.Body.Lines {
-		if l.Lines[i] = (ops.PullLine{Level: line.Level, Text: line.Text}); line.Level == "" {
+		if l.Lines[i] = (ops.HTTPLine{Level: line.Level, Text: line.Text}); line.Level == "" {
 			l.Lines[i].Level = "INFO"
 		}
 	}
-	return nil, a.ops.Pull().Log(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, l)
+	return nil, a.ops.HTTPWorkers().Log(ctx, who(ctx), in.Body.Worker, id, in.Body.Attempt.Attempt, l)
 }

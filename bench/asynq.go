@@ -16,7 +16,7 @@ type asynqQueue struct {
 	db        *server
 	client    *asynq.Client
 	inspector *asynq.Inspector
-	crew      workerSet
+	fleet     workerSet
 }
 
 // asynqAt has a connection for each of 64 callers and handlers.
@@ -34,7 +34,7 @@ func (q *asynqQueue) start(ctx context.Context, dir string, workers int) (err er
 	}
 	q.client, q.inspector = asynq.NewClient(asynqAt(q.db.url.Path)), asynq.NewInspector(asynqAt(q.db.url.Path))
 	for range workers {
-		if err := q.crew.hire(ctx, q.order(0)); err != nil {
+		if err := q.fleet.hire(ctx, q.order(0)); err != nil {
 			return err
 		}
 	}
@@ -77,8 +77,8 @@ func (q *asynqQueue) later(ctx context.Context, due []time.Time) error {
 }
 
 func (q *asynqQueue) everySecond(ctx context.Context, keys int) error {
-	q.crew.dismiss()
-	return q.crew.hire(ctx, q.order(keys))
+	q.fleet.dismiss()
+	return q.fleet.hire(ctx, q.order(keys))
 }
 
 func (q *asynqQueue) unsettled(context.Context) (int, error) {
@@ -93,12 +93,12 @@ func (q *asynqQueue) unsettled(context.Context) (int, error) {
 	return i.Pending + i.Active + i.Scheduled + i.Retry + i.Archived, nil
 }
 
-func (q *asynqQueue) workerSet() *workerSet { return &q.crew }
+func (q *asynqQueue) workerSet() *workerSet { return &q.fleet }
 
-func (q *asynqQueue) pids() []int { return append(q.crew.pids(), q.db.cmd.Process.Pid) }
+func (q *asynqQueue) pids() []int { return append(q.fleet.pids(), q.db.cmd.Process.Pid) }
 
 func (q *asynqQueue) stop() {
-	q.crew.dismiss()
+	q.fleet.dismiss()
 	if q.client != nil {
 		_ = q.client.Close()
 		_ = q.inspector.Close()

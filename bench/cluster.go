@@ -14,7 +14,7 @@ import (
 )
 
 // grow starts one more node, which the first one invites. It has a copy of the rows, votes, and has a NATS server.
-func (h *house) grow(ctx context.Context) error {
+func (h *fixture) grow(ctx context.Context) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.http+"/api/v1/cluster/invitations", nil)
 	if err != nil {
 		return err
@@ -66,6 +66,6 @@ func freePair() string {
 }
 
 // url is the address of the bus for workers and clients: all nodes.
-func (h *house) url() string {
+func (h *fixture) url() string {
 	return "nats://" + strings.Join(append([]string{h.nats}, h.buses...), ",nats://")
 }

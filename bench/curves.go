@@ -40,7 +40,7 @@ func grown(ctx context.Context, sizes []int, rate func(ctx context.Context, size
 }
 
 // rate enqueues n runs in calls of some size, from 4 callers, and answers how many a second are done.
-func (h *house) rate(ctx context.Context, a noArgs, n, size int) (float64, error) {
+func (h *fixture) rate(ctx context.Context, a noArgs, n, size int) (float64, error) {
 	begin := time.Now()
 	if err := h.bulkOf(ctx, noop, a, n, size); err != nil {
 		return 0, err
@@ -50,7 +50,7 @@ func (h *house) rate(ctx context.Context, a noArgs, n, size int) (float64, error
 }
 
 // sizes is throughput by how many runs are in a call.
-func sizes(ctx context.Context, h *house) (map[string]float64, error) {
+func sizes(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func sizes(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // payloads is throughput by how many bytes of arguments a run has; calls are of 1,000 runs, but of 1 MiB at most.
-func payloads(ctx context.Context, h *house) (map[string]float64, error) {
+func payloads(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func payloads(ctx context.Context, h *house) (map[string]float64, error) {
 
 // backlog is how fast runs are done by how many others go on waiting: a worker comes to a full queue, and is watched
 // until only the others are left.
-func backlog(ctx context.Context, h *house) (map[string]float64, error) {
+func backlog(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil { // so that the job is known
 		return nil, err
 	}

@@ -11,11 +11,11 @@ import (
 // handler is what timers of Go need, and a little more. It is compared for delayed jobs only.
 type gocronTimer struct {
 	scheduler gocron.Scheduler
-	crew      workerSet
+	fleet     workerSet
 }
 
 func (g *gocronTimer) start(context.Context, string, int) (err error) {
-	g.crew.own = &tally{}
+	g.fleet.own = &tally{}
 	if g.scheduler, err = gocron.NewScheduler(); err == nil {
 		g.scheduler.Start()
 	}
@@ -31,7 +31,7 @@ func (g *gocronTimer) later(_ context.Context, due []time.Time) error {
 		a := hundredOf(i)
 		a.Report = true
 		// With a limit of runs gocron forgets the job once it has run; else unsettled would not end.
-		if _, err := g.scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(func() { g.crew.own.ran(a, at) }), gocron.WithLimitedRuns(1)); err != nil {
+		if _, err := g.scheduler.NewJob(gocron.OneTimeJob(gocron.OneTimeJobStartDateTime(at)), gocron.NewTask(func() { g.fleet.own.ran(a, at) }), gocron.WithLimitedRuns(1)); err != nil {
 			return err
 		}
 	}
@@ -42,7 +42,7 @@ func (g *gocronTimer) everySecond(context.Context, int) error { return errNone }
 
 func (g *gocronTimer) unsettled(context.Context) (int, error) { return len(g.scheduler.Jobs()), nil }
 
-func (g *gocronTimer) workerSet() *workerSet { return &g.crew }
+func (g *gocronTimer) workerSet() *workerSet { return &g.fleet }
 
 // pids are none: this process counts anyway.
 func (g *gocronTimer) pids() []int { return nil }

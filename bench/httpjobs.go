@@ -21,7 +21,7 @@ var ask = jobs.Trigger[noArgs]("bench.ask")
 
 // httpJobs has runs of an HTTP job be done by `carillon worker`, enqueued in bulk: each is a request of a hundred bytes
 // to a server on this machine, which answers at once. That server runs in this process, and its time is in the figures.
-func httpJobs(ctx context.Context, h *house) (map[string]float64, error) {
+func httpJobs(ctx context.Context, h *fixture) (map[string]float64, error) {
 	var asked atomic.Int64
 	target, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -65,7 +65,7 @@ func httpJobs(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // hireHTTP starts a worker process for HTTP jobs.
-func (h *house) hireHTTP(ctx context.Context) error {
+func (h *fixture) hireHTTP(ctx context.Context) error {
 	args := []string{"worker", "--nats", "nats://" + h.nats, "--http-jobs-allow", "127.0.0.1"}
 	if *slots > 0 {
 		args = append(args, fmt.Sprintf("--slots=%d", *slots))
@@ -92,7 +92,7 @@ func (h *house) hireHTTP(ctx context.Context) error {
 	return errors.New("the worker did not register")
 }
 
-func (h *house) post(ctx context.Context, path, body string) error {
+func (h *fixture) post(ctx context.Context, path, body string) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.http+path, strings.NewReader(body))
 	if err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 )
 
 // definitions registers a million recurring jobs, and restarts the server with them.
-func definitions(ctx context.Context, h *house) (map[string]float64, error) {
+func definitions(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ var idleFor = time.Minute
 func idly() string { return fmt.Sprintf("1 %d *", time.Now().UTC().AddDate(0, 6, 0).Month()) }
 
 // idle is what the server costs while nothing is due: it has many jobs, and no worker.
-func idle(ctx context.Context, h *house) (map[string]float64, error) {
+func idle(ctx context.Context, h *fixture) (map[string]float64, error) {
 	n, length := number(100_000), idleFor
 	if *count > 0 {
 		length = min(length, 10*time.Second)
@@ -58,7 +58,7 @@ func idle(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // finished runs ten million jobs, in parts so that what waits stays small, and restarts the server with their history.
-func finished(ctx context.Context, h *house) (map[string]float64, error) {
+func finished(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -94,7 +94,7 @@ func finished(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // again kills the server and starts it with what it has kept.
-func (h *house) again(ctx context.Context, figures map[string]float64) error {
+func (h *fixture) again(ctx context.Context, figures map[string]float64) error {
 	if h.memory {
 		return nil
 	}

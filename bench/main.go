@@ -40,19 +40,19 @@ import (
 )
 
 var (
-	memory  = flag.Bool("memory", false, "use the memory store")
-	count   = flag.Int("n", 0, "how many jobs (default: the scenario's)")
-	slots   = flag.Int("slots", 0, "slots of the worker; 0 = no limit")
-	profile = flag.String("profile", "", "write CPU profiles of the client, the worker and the server's first 20 seconds to this directory")
-	verbose = flag.Bool("v", false, "show what the processes log")
-	callers = flag.Int("callers", 4, "batch: how many enqueue at the same time")
-	size    = flag.Int("size", 1000, "batch: runs in one call")
-	among   = flag.String("systems", "carillon,river tuned,asynq tuned", "peers: which systems take turns, with commas between them")
-	which   = flag.String("measures", "batch,x16,latency200,delayed", "peers: what each does at its turn")
-	times   = flag.Int("rounds", 3, "peers: how many turns each has")
-	length  = flag.Duration("for", time.Hour, "soak: how long")
-	pace    = flag.Int("rate", 0, "soak: runs a second; 0 = half of what goes through just before")
-	crew    = flag.Int("workers", 1, "peers: worker processes")
+	memory      = flag.Bool("memory", false, "use the memory store")
+	count       = flag.Int("n", 0, "how many jobs (default: the scenario's)")
+	slots       = flag.Int("slots", 0, "slots of the worker; 0 = no limit")
+	profile     = flag.String("profile", "", "write CPU profiles of the client, the worker and the server's first 20 seconds to this directory")
+	verbose     = flag.Bool("v", false, "show what the processes log")
+	callers     = flag.Int("callers", 4, "batch: how many enqueue at the same time")
+	size        = flag.Int("size", 1000, "batch: runs in one call")
+	among       = flag.String("systems", "carillon,river tuned,asynq tuned", "peers: which systems take turns, with commas between them")
+	which       = flag.String("measures", "batch,x16,latency200,delayed", "peers: what each does at its turn")
+	times       = flag.Int("rounds", 3, "peers: how many turns each has")
+	length      = flag.Duration("for", time.Hour, "soak: how long")
+	pace        = flag.Int("rate", 0, "soak: runs a second; 0 = half of what goes through just before")
+	workerCount = flag.Int("workers", 1, "peers: worker processes")
 )
 
 // lateGC is how late garbage is collected in what makes and does jobs, this process and workers of every system alike:
@@ -88,7 +88,7 @@ func begin() error {
 	case "short", "full":
 		return campaign(names[0], names[1:])
 	case "peers":
-		return profiled("client", func() error { return turns{*among, *which, *times, []int{*crew}}.play(print) })
+		return profiled("client", func() error { return turns{*among, *which, *times, []int{*workerCount}}.play(print) })
 	case "soak":
 		return soak()
 	case "table":
@@ -111,8 +111,8 @@ func begin() error {
 	})
 }
 
-// scenarios are those that only we run: each has a house of its own.
-var scenarios = map[string]func(context.Context, *house) (map[string]float64, error){
+// scenarios are those that only we run: each has a cluster of its own.
+var scenarios = map[string]func(context.Context, *fixture) (map[string]float64, error){
 	"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey, "pages": pages,
 	"definitions": definitions, "idle": idle, "finished": finished, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
 }

@@ -45,7 +45,7 @@ func beNATS(address string) error {
 }
 
 // count counts the messages of offers, as a listener on all lanes sees them.
-func (h *house) count() error {
+func (h *fixture) count() error {
 	nc, err := nats.Connect("nats://" + h.nats)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (h *house) count() error {
 const daily = "* * *"
 
 // define registers many recurring jobs that are due at all times of the given days, like cron.
-func (h *house) define(ctx context.Context, n int, days string) error {
+func (h *fixture) define(ctx context.Context, n int, days string) error {
 	p := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "bench"}
 	b, err := natsbus.Connect(ctx, "nats://"+h.nats, natsbus.Config{As: p})
 	if err != nil {

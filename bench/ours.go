@@ -18,8 +18,8 @@ type ours struct {
 	external bool   // NATS in a process of its own
 	nodes    int    // of a cluster, each a process of its own; 0 = one server alone
 	db       *server
-	house    *house
-	crew     workerSet
+	fixture  *fixture
+	fleet    workerSet
 }
 
 func (o *ours) start(ctx context.Context, dir string, workers int) (err error) {
@@ -30,7 +30,7 @@ func (o *ours) start(ctx context.Context, dir string, workers int) (err error) {
 		}
 		on.store = o.db.url.String()
 	}
-	if o.house, err = build(ctx, on); err != nil {
+	if o.fixture, err = build(ctx, on); err != nil {
 		return err
 	}
 	for range workers {
@@ -38,14 +38,14 @@ func (o *ours) start(ctx context.Context, dir string, workers int) (err error) {
 			return err
 		}
 	}
-	o.house.profile()
+	o.fixture.profile()
 	return nil
 }
 
 // hire starts a worker process and waits until the server knows it.
 func (o *ours) hire(ctx context.Context, what order) error {
-	what.System, what.URL, what.Slots, what.Profile = "carillon", o.house.url(), *slots, *profile
-	if err := o.crew.hire(ctx, what); err != nil {
+	what.System, what.URL, what.Slots, what.Profile = "carillon", o.fixture.url(), *slots, *profile
+	if err := o.fleet.hire(ctx, what); err != nil {
 		return err
 	}
 	last := "bench.noop"
@@ -53,8 +53,8 @@ func (o *ours) hire(ctx context.Context, what order) error {
 		last = secondKey(what.First + what.Keys - 1)
 	}
 	for ctx.Err() == nil {
-		if _, err := o.house.get("/api/v1/jobs/" + last); err == nil {
-			if all, err := o.house.get("/api/v1/workers"); err == nil && strings.Count(all, `"bench-`) >= len(o.crew.procs) {
+		if _, err := o.fixture.get("/api/v1/jobs/" + last); err == nil {
+			if all, err := o.fixture.get("/api/v1/workers"); err == nil && strings.Count(all, `"bench-`) >= len(o.fleet.procs) {
 				return nil
 			}
 		}
@@ -68,12 +68,12 @@ func (o *ours) batch(ctx context.Context, first, n int) error {
 	for i := range list {
 		list[i] = hundredOf(first + i)
 	}
-	_, err := noop.EnqueueAll(ctx, o.house.client, list)
+	_, err := noop.EnqueueAll(ctx, o.fixture.client, list)
 	return err
 }
 
 func (o *ours) one(ctx context.Context, a noArgs) error {
-	_, err := noop.Enqueue(ctx, o.house.client, a)
+	_, err := noop.Enqueue(ctx, o.fixture.client, a)
 	return err
 }
 
@@ -88,7 +88,7 @@ func (o *ours) later(ctx context.Context, due []time.Time) error {
 		}
 		requests[i] = request
 	}
-	_, err := o.house.client.Enqueue(ctx, requests...)
+	_, err := o.fixture.client.Enqueue(ctx, requests...)
 	return err
 }
 
@@ -101,7 +101,7 @@ func (o *ours) everySecond(ctx context.Context, keys int) error {
 
 // recurring dismisses the workers and hires as many as it takes to have so many jobs.
 func (o *ours) recurring(ctx context.Context, keys int, cron string) error {
-	o.crew.dismiss()
+	o.fleet.dismiss()
 	for first := 0; first < keys; first += mostKeys {
 		if err := o.hire(ctx, order{First: first, Keys: min(mostKeys, keys-first), Cron: cron}); err != nil {
 			return err
@@ -110,17 +110,17 @@ func (o *ours) recurring(ctx context.Context, keys int, cron string) error {
 	return nil
 }
 
-func (o *ours) unsettled(context.Context) (int, error) { return o.house.live() }
+func (o *ours) unsettled(context.Context) (int, error) { return o.fixture.live() }
 
-func (o *ours) workerSet() *workerSet { return &o.crew }
+func (o *ours) workerSet() *workerSet { return &o.fleet }
 
 func (o *ours) pids() []int {
-	pids := append(o.crew.pids(), o.house.server.Process.Pid)
-	for _, node := range o.house.others {
+	pids := append(o.fleet.pids(), o.fixture.server.Process.Pid)
+	for _, node := range o.fixture.others {
 		pids = append(pids, node.Process.Pid)
 	}
-	if o.house.bus != nil {
-		pids = append(pids, o.house.bus.Process.Pid)
+	if o.fixture.bus != nil {
+		pids = append(pids, o.fixture.bus.Process.Pid)
 	}
 	if o.db != nil {
 		pids = append(pids, o.db.cmd.Process.Pid)
@@ -129,9 +129,9 @@ func (o *ours) pids() []int {
 }
 
 func (o *ours) stop() {
-	o.crew.dismiss()
-	if o.house != nil {
-		o.house.close()
+	o.fleet.dismiss()
+	if o.fixture != nil {
+		o.fixture.close()
 	}
 	o.db.stop()
 }

@@ -17,7 +17,7 @@ import (
 
 // pages fills the store with finished and delayed runs and looks at every page, as one person would; then has 200
 // people look at the first page while 200 runs a second come and go.
-func pages(ctx context.Context, h *house) (map[string]float64, error) {
+func pages(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func pages(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // look reads a page n times, and returns how long each took.
-func (h *house) look(path string, n int) ([]time.Duration, error) {
+func (h *fixture) look(path string, n int) ([]time.Duration, error) {
 	took := make([]time.Duration, n)
 	for i := range took {
 		begin := time.Now()
@@ -86,7 +86,7 @@ func (h *house) look(path string, n int) ([]time.Duration, error) {
 
 // dashboards measures what the server uses for a load of 200 runs a second, and what for the same load while 200
 // browsers show the first page.
-func (h *house) dashboards(ctx context.Context, figures map[string]float64) error {
+func (h *fixture) dashboards(ctx context.Context, figures map[string]float64) error {
 	const browsers, length = 200, 20 * time.Second
 	alone, err := h.under(ctx, length)
 	if err != nil {
@@ -111,7 +111,7 @@ func (h *house) dashboards(ctx context.Context, figures map[string]float64) erro
 }
 
 // under runs the load for a while and answers how many cores the server used.
-func (h *house) under(ctx context.Context, length time.Duration) (float64, error) {
+func (h *fixture) under(ctx context.Context, length time.Duration) (float64, error) {
 	cpu, begin := h.serverCPU(), time.Now()
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -125,7 +125,7 @@ func (h *house) under(ctx context.Context, length time.Duration) (float64, error
 }
 
 // browse does what the page's script does: it receives events, and reloads the page when something has changed.
-func (h *house) browse(ctx context.Context, browser *http.Client, fetched, unchanged, failed *atomic.Int64) {
+func (h *fixture) browse(ctx context.Context, browser *http.Client, fetched, unchanged, failed *atomic.Int64) {
 	ask, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+h.http+"/events", nil)
 	if err != nil {
 		return
@@ -171,7 +171,7 @@ func (h *house) browse(ctx context.Context, browser *http.Client, fetched, uncha
 }
 
 // serverCPU is the processor time that the server has used.
-func (h *house) serverCPU() time.Duration { return used(h.server.Process.Pid) }
+func (h *fixture) serverCPU() time.Duration { return used(h.server.Process.Pid) }
 
 // used is the processor time of a process, and of those it has started and waited for.
 func used(pid int) time.Duration {

@@ -219,7 +219,7 @@ func table(plan string) error {
 	return all.write(document, plan)
 }
 
-// one runs a scenario of ours in a house of its own.
+// one runs a scenario of ours in a cluster of its own.
 func one(name string, out func(line)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()

@@ -40,7 +40,7 @@ func allocated(name string) error {
 }
 
 // profile has the server look at itself for 20 seconds.
-func (h *house) profile() {
+func (h *fixture) profile() {
 	if *profile == "" {
 		return
 	}

@@ -103,7 +103,7 @@ func (r results) part(b *strings.Builder, where string) string {
 	for _, m := range measures {
 		r.table(b, m)
 	}
-	r.crews(b)
+	r.workerTable(b)
 	r.curves(b)
 	r.alone(b)
 	r.trends(b)
@@ -177,7 +177,7 @@ func number3(f float64) string {
 }
 
 // crews shows what more worker processes bring.
-func (r results) crews(b *strings.Builder) {
+func (r results) workerTable(b *strings.Builder) {
 	by := map[string][]float64{}
 	for _, l := range r {
 		if l.Workers > 1 && l.Failed == "" {

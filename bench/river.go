@@ -19,7 +19,7 @@ type riverQueue struct {
 	db     *server
 	pool   *pgxpool.Pool
 	client *river.Client[pgx.Tx]
-	crew   workerSet
+	fleet  workerSet
 }
 
 // riverArgs are the arguments of all systems; River wants a kind.
@@ -63,7 +63,7 @@ func (r *riverQueue) start(ctx context.Context, dir string, workers int) (err er
 		return err
 	}
 	for range workers {
-		if err := r.crew.hire(ctx, r.order(0)); err != nil {
+		if err := r.fleet.hire(ctx, r.order(0)); err != nil {
 			return err
 		}
 	}
@@ -120,8 +120,8 @@ func (r *riverQueue) later(ctx context.Context, due []time.Time) error {
 }
 
 func (r *riverQueue) everySecond(ctx context.Context, keys int) error {
-	r.crew.dismiss()
-	if err := r.crew.hire(ctx, r.order(keys)); err != nil {
+	r.fleet.dismiss()
+	if err := r.fleet.hire(ctx, r.order(keys)); err != nil {
 		return err
 	}
 	return r.led(ctx)
@@ -132,14 +132,14 @@ func (r *riverQueue) unsettled(ctx context.Context) (n int, err error) {
 	return n, err
 }
 
-func (r *riverQueue) workerSet() *workerSet { return &r.crew }
+func (r *riverQueue) workerSet() *workerSet { return &r.fleet }
 
 func (r *riverQueue) pids() []int {
-	return append(r.crew.pids(), r.db.cmd.Process.Pid)
+	return append(r.fleet.pids(), r.db.cmd.Process.Pid)
 }
 
 func (r *riverQueue) stop() {
-	r.crew.dismiss()
+	r.fleet.dismiss()
 	if r.pool != nil {
 		r.pool.Close()
 	}

@@ -22,7 +22,7 @@ func number(def int) int {
 }
 
 // settled waits until no run is live, and answers how long that took.
-func (h *house) settled(ctx context.Context, begin time.Time) (time.Duration, error) {
+func (h *fixture) settled(ctx context.Context, begin time.Time) (time.Duration, error) {
 	for ctx.Err() == nil {
 		live, err := h.live()
 		if err != nil {
@@ -37,7 +37,7 @@ func (h *house) settled(ctx context.Context, begin time.Time) (time.Duration, er
 }
 
 // live is how many runs are not settled.
-func (h *house) live() (int, error) {
+func (h *fixture) live() (int, error) {
 	s, err := h.get("/api/v1/overview")
 	if err != nil {
 		return 0, err
@@ -56,10 +56,12 @@ func (h *house) live() (int, error) {
 }
 
 // bulk enqueues n runs from some callers at the same time.
-func (h *house) bulk(ctx context.Context, n int) error { return h.bulkOf(ctx, noop, hundred, n, *size) }
+func (h *fixture) bulk(ctx context.Context, n int) error {
+	return h.bulkOf(ctx, noop, hundred, n, *size)
+}
 
 // bulkOf is bulk of any job, with arguments, in calls of some size.
-func (h *house) bulkOf(ctx context.Context, job jobs.Trigger[noArgs], a noArgs, n, size int) error {
+func (h *fixture) bulkOf(ctx context.Context, job jobs.Trigger[noArgs], a noArgs, n, size int) error {
 	var next atomic.Int64
 	errs := make(chan error, *callers)
 	for range *callers {
@@ -86,7 +88,7 @@ func (h *house) bulkOf(ctx context.Context, job jobs.Trigger[noArgs], a noArgs, 
 	return nil
 }
 
-func batch(ctx context.Context, h *house) (map[string]float64, error) {
+func batch(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -112,7 +114,7 @@ func batch(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // started waits until the worker has reported n starts.
-func (h *house) started(ctx context.Context, n int) error {
+func (h *fixture) started(ctx context.Context, n int) error {
 	for ctx.Err() == nil {
 		h.mu.Lock()
 		k := len(h.starts)
@@ -125,7 +127,7 @@ func (h *house) started(ctx context.Context, n int) error {
 	return ctx.Err()
 }
 
-func latency(ctx context.Context, h *house) (map[string]float64, error) {
+func latency(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -168,7 +170,7 @@ func latency(ctx context.Context, h *house) (map[string]float64, error) {
 		"ack_p50_ms": percentile(acked, .5), "ack_p99_ms": percentile(acked, .99)}, nil
 }
 
-func delayed(ctx context.Context, h *house) (map[string]float64, error) {
+func delayed(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -204,7 +206,7 @@ func delayed(ctx context.Context, h *house) (map[string]float64, error) {
 	return map[string]float64{"jobs": float64(n), "late_p50_ms": percentile(late, .5), "late_p99_ms": percentile(late, .99), "late_max_ms": percentile(late, 1), "early": float64(early)}, nil
 }
 
-func onekey(ctx context.Context, h *house) (map[string]float64, error) {
+func onekey(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -219,7 +221,7 @@ func onekey(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // flood enqueues runs without a worker. The worker has registered before, so the job is known.
-func flood(ctx context.Context, h *house) (map[string]float64, error) {
+func flood(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -258,7 +260,7 @@ func flood(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // heap fills the store with jobs and delayed runs, and restarts the server.
-func heap(ctx context.Context, h *house) (map[string]float64, error) {
+func heap(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {
 		return nil, err
 	}
@@ -311,7 +313,7 @@ func heap(ctx context.Context, h *house) (map[string]float64, error) {
 }
 
 // rss is the server's resident memory in MiB.
-func (h *house) rss() float64 { return rssOf(h.server.Process.Pid) }
+func (h *fixture) rss() float64 { return rssOf(h.server.Process.Pid) }
 
 func rssOf(pid int) float64 {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

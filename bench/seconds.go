@@ -85,7 +85,7 @@ func together(ctx context.Context, s system, keys int) (map[string]float64, erro
 	if err := o.recurring(ctx, keys, due.Format("5 4 15 * * *")); err != nil {
 		return nil, err
 	}
-	before, err := o.house.fired()
+	before, err := o.fixture.fired()
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func together(ctx context.Context, s system, keys int) (map[string]float64, erro
 	time.Sleep(left)
 	figures := map[string]float64{}
 	for figures["created_s"] == 0 {
-		now, err := o.house.fired()
+		now, err := o.fixture.fired()
 		switch {
 		case err != nil:
 			return nil, err
@@ -111,7 +111,7 @@ func together(ctx context.Context, s system, keys int) (map[string]float64, erro
 	if err := done(ctx, s, 0, keys); err != nil {
 		return nil, err
 	}
-	starts, err := o.crew.starts()
+	starts, err := o.fleet.starts()
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func together(ctx context.Context, s system, keys int) (map[string]float64, erro
 }
 
 // fired returns how many due times have become runs since the server was started, as the server reports.
-func (h *house) fired() (int, error) {
+func (h *fixture) fired() (int, error) {
 	text, err := h.get("/metrics")
 	if err != nil {
 		return 0, err

@@ -127,7 +127,7 @@ func (o *ours) soak(ctx context.Context, length time.Duration) (line, error) {
 		return line{}, ctx.Err()
 	}
 	figures["runs"], figures["runs_per_s"] = float64(sent), float64(sent)/took.Seconds()
-	if _, err := o.house.settled(ctx, begin); err != nil {
+	if _, err := o.fixture.settled(ctx, begin); err != nil {
 		return line{}, err
 	}
 	return line{Part: "soak", Scenario: "soak", System: systems[0].name, Figures: figures, Trends: trends(samples, length)}, nil
@@ -147,7 +147,7 @@ func (o *ours) load(ctx context.Context, rate float64) (sent int, err error) {
 		if n <= 0 {
 			continue
 		}
-		if _, err := soaked.EnqueueAll(ctx, o.house.client, slices.Repeat([]noArgs{hundred}, n)); err != nil {
+		if _, err := soaked.EnqueueAll(ctx, o.fixture.client, slices.Repeat([]noArgs{hundred}, n)); err != nil {
 			if ctx.Err() != nil {
 				return sent, nil
 			}
@@ -179,7 +179,7 @@ func (p *probes) ask(ctx context.Context, o *ours) {
 			p.mu.Lock()
 			p.asked[n] = time.Now()
 			p.mu.Unlock()
-			if _, err := soaked.Enqueue(ctx, o.house.client, a); err != nil && ctx.Err() == nil {
+			if _, err := soaked.Enqueue(ctx, o.fixture.client, a); err != nil && ctx.Err() == nil {
 				fmt.Fprintln(os.Stderr, "bench: a probe:", err)
 			}
 		})
@@ -200,15 +200,15 @@ func (p *probes) waited(starts []start) []time.Duration {
 
 // look takes a sample.
 func (o *ours) look(p *probes) (map[string]float64, error) {
-	starts, err := o.crew.starts()
+	starts, err := o.fleet.starts()
 	if err != nil {
 		return nil, err
 	}
-	page, err := o.house.get("/metrics")
+	page, err := o.fixture.get("/metrics")
 	if err != nil {
 		return nil, err
 	}
-	worker := o.crew.procs[0]
+	worker := o.fleet.procs[0]
 	text, err := worker.ask("itself")
 	if err != nil {
 		return nil, err
@@ -217,10 +217,10 @@ func (o *ours) look(p *probes) (map[string]float64, error) {
 	if err := json.Unmarshal([]byte(text), &w); err != nil {
 		return nil, err
 	}
-	server, wait := o.house.server.Process.Pid, p.waited(starts)
+	server, wait := o.fixture.server.Process.Pid, p.waited(starts)
 	values := map[string]float64{
 		"server's memory, MiB": rssOf(server), "server's open files": filesOf(server),
-		"data directory, MiB":  float64(weight(filepath.Join(o.house.dir, "data"))) / (1 << 20),
+		"data directory, MiB":  float64(weight(filepath.Join(o.fixture.dir, "data"))) / (1 << 20),
 		"worker's memory, MiB": rssOf(worker.cmd.Process.Pid), "worker's open files": filesOf(worker.cmd.Process.Pid),
 		"worker's heap, MiB": w.Heap / (1 << 20), "worker's goroutines": w.Goroutines,
 	}

@@ -81,8 +81,8 @@ const MaxList = 64
 
 // The errors of a bus.
 var (
-	// ErrNobody: no receiver at the other end; nothing was done.
-	ErrNobody = errors.New("bus: no receiver")
+	// ErrNoReceiver: no receiver at the other end; nothing was done.
+	ErrNoReceiver = errors.New("bus: no receiver")
 	// ErrClosed: this end was closed.
 	ErrClosed = errors.New("bus: closed")
 )
@@ -95,9 +95,9 @@ type Offers interface {
 	Open(ctx context.Context, term uint64) (queue string, err error)
 	// Offer puts lists (1 to MaxList offers each) on an app's shared lane; each becomes one message, to one worker. It
 	// does not wait for a disk. The queue of an app that has none yet is made on the way; with no lists, that is all it
-	// does. ErrNobody: the queue is missing: a newer term has its own, or it is to be opened again.
+	// does. ErrNoReceiver: the queue is missing: a newer term has its own, or it is to be opened again.
 	Offer(ctx context.Context, queue string, lane Lane, lists ...[]Offer) error
-	// Hand sends a list to one worker and waits until the worker has it (at most 1 s). ErrNobody: the worker is not
+	// Hand sends a list to one worker and waits until the worker has it (at most 1 s). ErrNoReceiver: the worker is not
 	// there.
 	Hand(ctx context.Context, lane Lane, list []Offer) error
 }
@@ -105,7 +105,7 @@ type Offers interface {
 // Taker is the worker's side of the lanes.
 type Taker interface {
 	// Take waits for offers on a shared lane and returns what is there: at least one list, and as few as hold want
-	// offers. done is called once the offers were claimed or returned: the message is then forgotten. ErrNobody: the
+	// offers. done is called once the offers were claimed or returned: the message is then forgotten. ErrNoReceiver: the
 	// queue, or the app's part of it, is missing: find out which queue it is and take again, at once: Take has paced
 	// itself.
 	Take(ctx context.Context, queue string, lane Lane, want int) (list []Offer, done func(), err error)
@@ -188,7 +188,7 @@ type Signals interface {
 // Calls are requests to the server of a service: mostly the leader.
 type Calls interface {
 	// Call asks a service and waits for the answer until ctx ends. An error made with kernel.Refuse arrives as such.
-	// ErrNobody: nothing serves it now, and nothing was done. Any other error: the outcome is unknown.
+	// ErrNoReceiver: nothing serves it now, and nothing was done. Any other error: the outcome is unknown.
 	Call(ctx context.Context, service string, request []byte) ([]byte, error)
 	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves. Only
 	// nodes may serve. If several serve the same, one of them gets each call.

@@ -123,12 +123,12 @@ type NodeHeartbeat struct {
 	Term    uint64    `json:"term,omitempty"` // that it leads; 0 = it does not
 	Since   time.Time `json:"since,omitzero"` // since when it leads
 	Leaving bool      `json:"leaving,omitempty"`
-	NATS    string    `json:"nats,omitempty"`   // the state of its end of the bus, as text
-	Reigns  []Reign   `json:"reigns,omitempty"` // the last terms, as it knows them; only in an answer
+	NATS    string    `json:"nats,omitempty"`  // the state of its end of the bus, as text
+	Terms   []Term    `json:"terms,omitempty"` // the last terms, as it knows them; only in an answer
 }
 
-// Reign is a term in which a node led.
-type Reign struct {
+// Term is a term in which a node led.
+type Term struct {
 	Node  string    `json:"node"`
 	Term  uint64    `json:"term"`
 	Since time.Time `json:"since,omitzero"`

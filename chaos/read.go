@@ -103,7 +103,7 @@ func runOf(run *kernel.Run) judge.Run {
 		r.Parent = run.Parent.String()
 	}
 	for _, m := range run.Moves {
-		r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: run.Says(&m)})
+		r.Moves = append(r.Moves, judge.Move{State: m.State.String(), Cause: string(m.Cause), At: m.At, Attempt: m.Attempt, By: m.By, Text: run.Text(&m)})
 	}
 	return r
 }

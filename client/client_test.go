@@ -19,8 +19,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// desk is a store with a job "j", whose responses a test can replace.
-type desk struct {
+// fixture is a store with a job "j", whose responses a test can replace.
+type fixture struct {
 	metastore.Store
 	t    *testing.T
 	node bus.Bus
@@ -34,9 +34,9 @@ type desk struct {
 	down    bool  // reads are refused
 }
 
-func newDesk(t *testing.T) *desk {
+func newFixture(t *testing.T) *fixture {
 	hub := membus.New()
-	d := &desk{
+	d := &fixture{
 		Store: memstore.Open(memstore.Config{}), t: t,
 		node: hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
 		bus:  hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "shop"}),
@@ -46,14 +46,14 @@ func newDesk(t *testing.T) *desk {
 	return d
 }
 
-func (d *desk) open() *client.Client {
+func (d *fixture) open() *client.Client {
 	c := client.New(d, d.bus, client.Config{})
 	d.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
 // do applies a command as another client, and signals the change.
-func (d *desk) do(k kernel.Command) *kernel.Run {
+func (d *fixture) do(k kernel.Command) *kernel.Run {
 	d.t.Helper()
 	r := d.Store.Apply(context.Background(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
 	if r.Err != nil {
@@ -62,7 +62,7 @@ func (d *desk) do(k kernel.Command) *kernel.Run {
 	return r.Run()
 }
 
-func (d *desk) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+func (d *fixture) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.batches = append(d.batches, len(batch))
@@ -73,7 +73,7 @@ func (d *desk) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.R
 	return apply()
 }
 
-func (d *desk) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+func (d *fixture) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
 	d.mu.Lock()
 	d.looks++
 	down := d.down
@@ -84,7 +84,7 @@ func (d *desk) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel
 	return d.Store.Run(ctx, tenant, id)
 }
 
-func (d *desk) signal(c bus.Changes) {
+func (d *fixture) signal(c bus.Changes) {
 	if err := d.node.Signal(context.Background(), bus.Signal{Topic: bus.TopicLive, Tenant: jobs.DefaultTenant, Data: bus.Encode(c)}); err != nil {
 		d.t.Error(err)
 	}
@@ -96,7 +96,7 @@ const job = jobs.Trigger[args]("j")
 
 func TestEnqueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newDesk(t).open()
+		c := newFixture(t).open()
 		first, err := job.Enqueue(t.Context(), c, args{1}, jobs.After(time.Hour), jobs.Unique("c7"))
 		if err != nil || first.State != jobs.Scheduled || first.Duplicate || !first.Due.Equal(time.Now().Add(time.Hour)) {
 			t.Fatalf("first is %+v, %v", first, err)
@@ -125,7 +125,7 @@ func TestEnqueue(t *testing.T) {
 // A run whose outcome is unknown keeps its ID, and enqueueing it again under that ID finds the run that was made.
 func TestEnqueueAgainUnderItsID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		c := d.open()
 		d.between = func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
 			apply()
@@ -150,7 +150,7 @@ func TestEnqueueAgainUnderItsID(t *testing.T) {
 // A bulk goes in commits of at most a thousand runs and half a megabyte, in order.
 func TestABulkIsCutIntoBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		c := d.open()
 		all := make([]args, 2500)
 		for i := range all {
@@ -175,7 +175,7 @@ func TestABulkIsCutIntoBatches(t *testing.T) {
 // A bulk with an invalid request is refused whole, before anything is sent; the error has the request's place.
 func TestABadBulkIsRefusedWhole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		c := d.open()
 		requests := make([]jobs.Request, 1500)
 		for i := range requests {
@@ -200,7 +200,7 @@ func TestABadBulkIsRefusedWhole(t *testing.T) {
 // A bulk's error names the runs that the store refused; the others are enqueued.
 func TestABulkIsDoneInPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newDesk(t).open()
+		c := newFixture(t).open()
 		runs, err := c.Enqueue(t.Context(), jobs.Request{Key: "j"}, jobs.Request{Key: "unheard-of"}, jobs.Request{Key: "j"}, jobs.Request{Key: "unheard-of"})
 		var bulk *client.BulkError
 		if !errors.As(err, &bulk) || bulk.Total != 4 || len(bulk.Failed) != 2 || !errors.Is(bulk.Failed[3], jobs.NotFound) || !errors.Is(err, jobs.NotFound) {
@@ -231,7 +231,7 @@ func TestLostAnswers(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t)
+				d := newFixture(t)
 				cl := d.open()
 				tries := 0
 				seen := map[jobs.ID]bool{}
@@ -277,7 +277,7 @@ func TestBulkWithoutResponse(t *testing.T) {
 	for _, code := range []jobs.Code{jobs.Unavailable, jobs.Unknown} {
 		t.Run(string(code), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t)
+				d := newFixture(t)
 				c := d.open()
 				first := true
 				d.between = func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
@@ -320,7 +320,7 @@ func TestWait(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := newDesk(t)
+				d := newFixture(t)
 				cl := d.open()
 				run, err := job.Enqueue(t.Context(), cl, args{1})
 				if err != nil {
@@ -357,7 +357,7 @@ func TestWait(t *testing.T) {
 
 func TestWaitEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		cl := d.open()
 		run, err := job.Enqueue(t.Context(), cl, args{1})
 		if err != nil {
@@ -400,7 +400,7 @@ func TestWaitEnds(t *testing.T) {
 
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		cl := client.New(d, nil, client.Config{Actor: "client:shop"})
 		defer cl.Close()
 		run, err := job.Enqueue(t.Context(), cl, args{1})

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-func (d *desk) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
+func (d *fixture) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
 	d.mu.Lock()
 	d.schemas++
 	down := d.down
@@ -29,7 +29,7 @@ func (d *desk) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key)
 // changed is read again before it refuses; and one read serves a minute of requests.
 func TestArgumentsAreCheckedByTheSchema(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := newDesk(t)
+		d := newFixture(t)
 		c := d.open()
 		is := func(version int, of reflect.Type) {
 			text, err := argschema.Describe(of)

@@ -51,9 +51,9 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		if leading && cp.cfg.Paused != nil {
 			paused = append(paused, gaveUp(&results[i].Effect)...)
 		}
-		if verb == kernel.VerbClean {
+		if verb == kernel.VerbPurge {
 			select {
-			case cp.cleaned <- struct{}{}:
+			case cp.purged <- struct{}{}:
 			default:
 			}
 		}
@@ -172,7 +172,7 @@ func (cp *ControlPlane) send(ctx context.Context, queue string, s shipment) {
 	go func() {
 		for _, list := range s.lists {
 			if err := cp.cfg.Bus.Hand(ctx, s.lane, list); err != nil {
-				if !errors.Is(err, bus.ErrNobody) && ctx.Err() == nil {
+				if !errors.Is(err, bus.ErrNoReceiver) && ctx.Err() == nil {
 					cp.log.Warn("offers did not reach a worker", "worker", s.lane.Worker, "err", err)
 				}
 				cp.router.failed(s)

@@ -20,7 +20,7 @@ func TestCalendarExcludesDueTimes(t *testing.T) {
 	tests.WithoutRace(t)
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.must(kernel.SetCalendar{Name: "weekend", Rules: []string{"SAT,SUN # closed"}})
 		first := time.Now().Add(time.Hour)
@@ -61,7 +61,7 @@ func TestEditOfACalendarDoesNotFireThePast(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer h.close()
 				h.must(kernel.SetCalendar{Name: "holidays", Rules: []string{"2000-01-01 03:00-04:00"}})
 				var n atomic.Int64
@@ -97,7 +97,7 @@ func TestEditOfACalendarDoesNotFireThePast(t *testing.T) {
 // Starts are spread over the jitter, the same for the same due time; the ledger keeps the due time.
 func TestJitterSpreadsStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		from := time.Now()
@@ -148,7 +148,7 @@ func TestJitterSpreadsStarts(t *testing.T) {
 // A run may start from early before its due time to startWithin after it, and never outside.
 func TestS1_10TriggerWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var early, plain atomic.Int64
 		from := time.Now()
@@ -194,7 +194,7 @@ func TestS1_10TriggerWindow(t *testing.T) {
 // An edit after an early start does not make another run of the same due time, nor may a leader fire before the window.
 func TestEarlyRunIsNotMadeTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		from := time.Now()
@@ -217,7 +217,7 @@ func TestEarlyRunIsNotMadeTwice(t *testing.T) {
 // S0-22: a run whose start deadline has passed when it comes is Skipped at once, and the ledger has the reason.
 func TestS0_22ExpiredRunsNeverStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "@hourly", StartWithin: time.Minute}, &n))

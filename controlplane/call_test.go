@@ -14,7 +14,7 @@ import (
 // leads: until it sends a heartbeat, it is offered nothing. Later the call is repeated now and then.
 func TestANewLeaderCallsUntilWorkersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		var calls atomic.Int64

@@ -26,7 +26,7 @@ func TestAClockThatIsSetForTenSeconds(t *testing.T) {
 	for _, step := range []time.Duration{year, -year} {
 		t.Run(step.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer h.close()
 				var ticks, yearly atomic.Int64
 				first := time.Now().Add(time.Second)
@@ -98,7 +98,7 @@ func TestAClockThatIsSetForGood(t *testing.T) {
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		t.Run(step.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer h.close()
 				var n atomic.Int64
 				first := time.Now().Add(time.Minute)
@@ -161,7 +161,7 @@ func (b *baton) Yield() error { b.yield <- struct{}{}; return nil }
 
 func TestALeaderWhoseClockIsSetHandsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		var ahead atomic.Int64
@@ -204,7 +204,7 @@ func TestALeaderWhoseClockIsSetHandsOver(t *testing.T) {
 // does not beat upon the store meanwhile.
 func TestAStoreWhoseClockIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		h.full = &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return time.Now().Add(-2 * time.Second) }}

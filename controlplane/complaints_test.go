@@ -36,9 +36,9 @@ func (s stubborn) Lead(ctx context.Context, lead func(context.Context, uint64) e
 	return ctx.Err()
 }
 
-// rival begins one more control plane over the house's store, which believes that it leads, by a clock of its own. The
+// rival begins one more control plane over its store, which believes that it leads, by a clock of its own. The
 // first one still believes it, too.
-func (h *house) rival(name string, every, ahead time.Duration) {
+func (h *fixture) rival(name string, every, ahead time.Duration) {
 	h.t.Helper()
 	cp, err := controlplane.New(controlplane.Config{Node: name, Store: h.full, Elector: stubborn{controlplane.Always{Store: h.full}, every},
 		Clock: &metastore.Clock{Wall: func() time.Time { return time.Now().Add(ahead) }},
@@ -87,7 +87,7 @@ func (c *calls) once(t *testing.T, due int) {
 // After an election no job ran any more. Here a hundred leaders follow each other, some of them in the midst of a
 // minute's work, and each due time has its run.
 func TestDkron998(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		first := time.Now().Add(10 * time.Second)
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "tick", Cron: "*/10 * * * * *"}))
@@ -109,7 +109,7 @@ func TestDkron998(t *testing.T) {
 
 // When the leader was killed, what was due until there was another one did not run. Here the next one makes up for it.
 func TestDkron1210(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		first := time.Now().Add(time.Second)
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "tick", Cron: "* * * * * *", MaxConcurrency: jobs.None}))
@@ -131,7 +131,7 @@ func TestDkron1210(t *testing.T) {
 // Fifty-nine jobs that are due at midnight ran twice in one night: two nodes fired them. Here two nodes believe that
 // they lead at midnight, and a clock is set back over it.
 func TestDkron541(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		h.stop()
 		time.Sleep(23*time.Hour + 58*time.Minute)
 		h.start()
@@ -156,7 +156,7 @@ func TestDkron541(t *testing.T) {
 // With two schedulers everything ran twice. Here three believe that they lead, take the lead from each other and fire
 // due times; there is one run for each due time.
 func TestAsynq653(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		first := time.Now().Add(3 * time.Second)
 		h.worker(worker.Config{Slots: 100}, c.job(jobs.Options{Key: "tick", Cron: "*/3 * * * * *", MaxConcurrency: jobs.None}))
@@ -178,7 +178,7 @@ func TestAsynq653(t *testing.T) {
 // A lock did not keep two schedulers whose clocks differ from running a job twice, and the next run was in the past.
 // Here a run belongs to its due time, whichever node fires it and when.
 func TestGocron841(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		first := time.Now().Add(3 * time.Second)
 		h.worker(worker.Config{Slots: 100}, c.job(jobs.Options{Key: "tick", Cron: "*/3 * * * * *", MaxConcurrency: jobs.None}))
@@ -205,7 +205,7 @@ func TestGocron841(t *testing.T) {
 // The next due time was written before the run was made: a restart lost five seconds of runs, and a store that was too
 // slow a third of them. Here both are one commit, which either is there after a restart or is not.
 func TestXXL3447(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		h.stop()
 		h.full = slow{h.full}
 		h.start()
@@ -239,7 +239,7 @@ func TestXXL3447(t *testing.T) {
 // An executor that came back within ten minutes left what it had run before "running" for ever, because its address was
 // known again. Here a lease belongs to one start of a process, not to its name.
 func TestXXL2841(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		o := jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapQueue}
 		old := h.cabled(worker.Config{Name: "till", Slots: 4}, j.work("charge", 5*time.Minute, true, o))
@@ -264,7 +264,7 @@ func TestXXL2841(t *testing.T) {
 // A job that is due once in ten minutes never ran, because the process that kept its schedule was started anew more
 // often than that. Here the store keeps it.
 func TestRiver791(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		first := time.Now().Add(10 * time.Minute)
 		cron := c.job(jobs.Options{Key: "cron", Cron: "0 */10 * * * *"})

@@ -19,13 +19,13 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// summers lives through the two nights of the year 2000 in which clocks in Berlin change, in a house for each, from
+// summers lives through the two nights of the year 2000 in which clocks in Berlin change, in a cluster for each, from
 // midnight on.
-func summers(t *testing.T, lasts time.Duration, check func(spring bool, h *house, from time.Time), list ...jobs.Options) {
+func summers(t *testing.T, lasts time.Duration, check func(spring bool, h *fixture, from time.Time), list ...jobs.Options) {
 	t.Helper()
 	for _, spring := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t)
+			h := newFixture(t)
 			defer h.close()
 			h.stop()
 			from := time.Date(2000, 3, 25, 23, 0, 0, 0, time.UTC) // midnight of the 26th, in Berlin
@@ -63,7 +63,7 @@ func TestTemporal8205(t *testing.T) {
 	tests.Long(t)
 	const zone = "Europe/Berlin"
 	at := func(h, m float64) float64 { return h*3600 + m*60 } // since midnight, in time that passes
-	summers(t, 4*time.Hour, func(spring bool, h *house, from time.Time) {
+	summers(t, 4*time.Hour, func(spring bool, h *fixture, from time.Time) {
 		for key, want := range map[jobs.Key][2][]float64{ // in spring, in autumn
 			"plain":  {{at(2, 0)}, {at(2, 30)}},
 			"before": {{at(2, 0) - 1}, {at(2, 30)}},
@@ -88,7 +88,7 @@ func TestTemporal8205(t *testing.T) {
 func TestGocron911(t *testing.T) {
 	tests.Long(t)
 	const zone = "Europe/Berlin"
-	summers(t, 5*time.Hour+30*time.Minute, func(spring bool, h *house, from time.Time) {
+	summers(t, 5*time.Hour+30*time.Minute, func(spring bool, h *fixture, from time.Time) {
 		four, early, even := 3.0, 2.0, []float64{1, 3, 5} // hours after midnight
 		if !spring {
 			four, early, even = 5, 2.25, []float64{0, 2, 4}
@@ -126,7 +126,7 @@ func TestGocron911(t *testing.T) {
 // A change of clocks made one schedule fail, and with it no job ran for days. Here a schedule that cannot be read is
 // that of one job, which reports it; the others continue, and so does it once it is corrected.
 func TestHangfire529(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		first := time.Now().Add(time.Minute)
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "bad", Cron: "0 * * * * *"}), c.job(jobs.Options{Key: "good", Cron: "0 * * * * *"}))
@@ -138,8 +138,8 @@ func TestHangfire529(t *testing.T) {
 		h.start() // who reads it from the start
 		time.Sleep(5 * time.Minute)
 		e, err := ops.New(ops.Config{Store: h.store, Live: planeLive{h}}).Explain(h.ctx, ops.Who{}, "bad")
-		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "Its schedule is invalid") {
-			t.Errorf("it says %q, %v", e.Says, err)
+		if err != nil || !strings.Contains(strings.Join(e.Text, " "), "Its schedule is invalid") {
+			t.Errorf("it says %q, %v", e.Text, err)
 		}
 		h.must(kernel.Edit{Key: "bad", Set: kernel.Settings{Zone: new("UTC")}})
 		time.Sleep(5 * time.Minute)
@@ -158,7 +158,7 @@ func TestHangfire529(t *testing.T) {
 // To change a job's times ran it at once. Here no edit fires anything, while the job runs by its times, while it is
 // paused, and when it is resumed.
 func TestHangfire366(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		from := time.Now()
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "report", Cron: "0 40 0 * * *"}))
@@ -205,7 +205,7 @@ func TestHangfire366(t *testing.T) {
 // A monthly job ran on the 19th; its users suspect that a clock had jumped. Here a clock that is wrong for a moment
 // makes nothing due, and a leader's due times are compared with the time when they are written.
 func TestHangfire1929(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "monthly", Cron: "0 0 0 1 * *"}))
 		for _, jump := range []time.Duration{13 * 24 * time.Hour, 45 * 24 * time.Hour, -20 * 24 * time.Hour} {
@@ -241,7 +241,7 @@ func TestHangfire1929(t *testing.T) {
 // While a job was put back into the queue after it had fired it could not be found, and clients made it a second time.
 // Here a definition is there all the time, at any due time.
 func TestGoQuartz119(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var c calls
 		tick := c.job(jobs.Options{Key: "tick", Cron: "* * * * * *", MaxConcurrency: jobs.None})
 		h.worker(worker.Config{}, tick)
@@ -284,7 +284,7 @@ func TestGoQuartz119(t *testing.T) {
 // Skipped and missed schedules were counted for all of them together. Here each due time without a run is reported with
 // the job's key, is in the job's ledger with its reason, and has an explanation.
 func TestTemporal8087(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		h.stop()
 		counts := map[jobs.Key]uint64{}
 		var mu sync.Mutex

@@ -44,11 +44,11 @@ type Config struct {
 	Serve func(ctx context.Context, term uint64, store metastore.Store) error
 	// Kept limits a worker to its own app, as in busstore.Config. Default: all of its tenant.
 	Kept bool
-	// Beside calls fn when other processes have committed to the store, at most a moment later, and once at the
+	// WatchCommits calls fn when other processes have committed to the store, at most a moment later, and once at the
 	// beginning, until ctx ends: for a store that several processes write to. Default: no other process does.
-	Beside func(ctx context.Context, fn func()) error
+	WatchCommits func(ctx context.Context, fn func()) error
 	// Membership has this process fire a share of the jobs, whether it leads or not, together with the others that
-	// write to the same store and have the same Membership. The leader learns from Beside what it fires. nil: the
+	// write to the same store and have the same Membership. The leader learns from WatchCommits what it fires. nil: the
 	// leader fires all.
 	Membership metastore.Membership
 	// Retain is called regularly to purge finished runs, as their jobs define; nil: nothing is purged.
@@ -116,13 +116,13 @@ type ControlPlane struct {
 	nodes      nodes
 	share      standing
 	clock      offClock
-	reigns     reigns
+	terms      termHistory
 	heartbeats atomic.Uint64
-	cleaned    chan struct{} // finished runs were purged on request
+	purged     chan struct{} // finished runs were purged on request
 
-	cleaning struct {
+	purging struct {
 		mu sync.Mutex
-		Cleaning
+		Purging
 	}
 	wake    chan struct{} // a run may need to be released earlier than release.go thinks
 	reopen  chan struct{} // the shared queue is lost
@@ -140,7 +140,7 @@ func New(c Config) (*ControlPlane, error) {
 		return nil, kernel.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
-	cp := &ControlPlane{cfg: c, log: c.Logger, wake: make(chan struct{}, 1), cleaned: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, log: c.Logger, wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
 	cp.catalog.init()
 	cp.router.init(c.Patience, c.Lease)

@@ -19,7 +19,7 @@ import (
 // A job fires after its start only, and until its end; without an end it never ends. Both can be edited, and what they
 // leave out is no due time: it is in no ledger.
 func TestS4_12CronStartAndEnd(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var n, m atomic.Int64
 		from := time.Now()
 		const step = 5 * time.Minute
@@ -68,7 +68,7 @@ func TestS4_12CronStartAndEnd(t *testing.T) {
 // An edit ends what the old schedule would have fired from then on: no delayed run of it is left, nor any part of its
 // broadcasts; and stopping a job does the same.
 func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var n atomic.Int64
 		from := time.Now()
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 */10 * * * *"}, &n))
@@ -97,7 +97,7 @@ func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 // A worker registers all of its jobs when it starts, and again when a new leader asks; one that was deleted meanwhile
 // does not come back by that.
 func TestS0_10WorkersBringAllTheirJobs(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var n atomic.Int64
 		var list []jobs.Job
 		for _, key := range []jobs.Key{"a", "b", "c", "d"} {
@@ -127,7 +127,7 @@ func TestS0_10WorkersBringAllTheirJobs(t *testing.T) {
 // A job is one job by its key: registered again, by another process and with other code, it keeps what a person edited,
 // its past and its place in time.
 func TestS0_13RegisteringAgainOverwritesNothing(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var n atomic.Int64
 		first := time.Now().Add(time.Minute)
 		stop := h.worker(worker.Config{Name: "v1"}, job("tick", jobs.Options{Cron: "0 * * * * *", Retries: 1, Version: 1}, &n))
@@ -163,7 +163,7 @@ func TestS0_08ASilentWorkerIsFound(t *testing.T) { silent(t) }
 func TestS3_03HeartbeatsDecide(t *testing.T) { silent(t) }
 
 func silent(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		o := jobs.Options{Timeout: jobs.None}
 		alive := j.work("long", 15*time.Minute, true, o)
@@ -199,7 +199,7 @@ func silent(t *testing.T) {
 
 // A request for a run may have arguments of its own: those of the job are for the others.
 func TestS3_18ArgumentsOfOneRun(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		got := make(chan string, 10)
 		work := jobs.TriggeredFunc[charge](func(_ context.Context, a charge) error { got <- a.Customer; return nil })
 		h.worker(worker.Config{}, jobs.NewTriggered(work, jobs.Options{Key: "charge"}))

@@ -52,11 +52,11 @@ func (l *lame) Lanes(ctx context.Context) ([]metastore.Lane, error) {
 	return l.Full.Lanes(ctx)
 }
 
-func (l *lame) Lapsed(ctx context.Context, now time.Time, limit int) ([]kernel.Ref, error) {
+func (l *lame) Expired(ctx context.Context, now time.Time, limit int) ([]kernel.Ref, error) {
 	if err := l.fails(ctx, "prune"); err != nil {
 		return nil, err
 	}
-	return l.Full.Lapsed(ctx, now, limit)
+	return l.Full.Expired(ctx, now, limit)
 }
 
 func (l *lame) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
@@ -79,14 +79,14 @@ func (l *lame) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.R
 
 // limping are two nodes of which the first leads; it, or both, cannot do one thing from some moment on.
 type limping struct {
-	*house
+	*fixture
 	nodes  [2]*baton
 	stores [2]*lame
 	ended  [2]atomic.Int64 // how often a control plane broke
 }
 
 func newLimping(t *testing.T, what string, hangs, alone bool) *limping {
-	l := &limping{house: newHouse(t)}
+	l := &limping{fixture: newFixture(t)}
 	l.stop()
 	pass := make(chan struct{})
 	for i, name := range []string{"n1", "n2"} {

@@ -23,7 +23,7 @@ type written struct {
 }
 
 // records counts what became of each due time of a job: its runs, and the ranges of the ledger it lies in.
-func (h *house) records(key jobs.Key) (runs map[time.Time]*kernel.Run, ranges []*kernel.Missed) {
+func (h *fixture) records(key jobs.Key) (runs map[time.Time]*kernel.Run, ranges []*kernel.Missed) {
 	runs = map[time.Time]*kernel.Run{}
 	for _, run := range h.runs(key) {
 		if runs[run.Due] != nil {
@@ -44,7 +44,7 @@ func (h *house) records(key jobs.Key) (runs map[time.Time]*kernel.Run, ranges []
 
 // theory checks that each due time of each schedule has one record, by the revision in force, and that there are no
 // others.
-func (h *house) theory(key jobs.Key, history []written) (fired, edited int) {
+func (h *fixture) theory(key jobs.Key, history []written) (fired, edited int) {
 	h.t.Helper()
 	runs, ranges := h.records(key)
 	inRanges := 0
@@ -105,7 +105,7 @@ func (s slow) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Re
 // revision is fired while that revision is in force, or is in the ledger. Some edits come with the due time itself.
 func TestAHundredEditsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		h.full = slow{h.full}
@@ -154,7 +154,7 @@ func TestAHundredEditsASecond(t *testing.T) {
 // there is a leader.
 func TestEditsWithoutALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *", MaxConcurrency: jobs.None}, &n))

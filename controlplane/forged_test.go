@@ -20,7 +20,7 @@ import (
 // ones that come again, run nothing.
 func TestForgedOffersRunNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var ran atomic.Int32
 		count := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { ran.Add(1); return nil })
@@ -93,7 +93,7 @@ func (r *reads) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 // Workers and clients that signal that jobs have changed are refused, and cost the store nothing.
 func TestForgedChangesAreNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		counted := &reads{Full: h.full}
@@ -121,7 +121,7 @@ func TestForgedChangesAreNotRead(t *testing.T) {
 // name of its own, and a run is one's.
 func TestTwoWorkersOfOneName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var ran [2]atomic.Int32
 		for i := range ran {

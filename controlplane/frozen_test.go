@@ -23,7 +23,7 @@ type stroke struct{ For time.Duration }
 // runs begin at once, and those of a worker that dies are retried as ever.
 func TestAFrozenLeaderSwallowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		wires := map[string]*cable{}
 		defer func() {
 			h.close()

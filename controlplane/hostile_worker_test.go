@@ -21,7 +21,7 @@ import (
 // A worker's token must not be able to fill a server's memory: what is kept of a worker's description is bounded.
 func TestWorkerDescriptionsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		billing := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "billing"})
 		heartbeat := func(b bus.Bus, k bus.Heartbeat) error {
@@ -86,7 +86,7 @@ func TestWorkerDescriptionsAreBounded(t *testing.T) {
 // written them.
 func TestLogLinesOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		logs := memstore.NewLogs(0)

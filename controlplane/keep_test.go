@@ -18,7 +18,7 @@ import (
 // app.
 func TestNoWorkerSpeaksForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		logs := memstore.NewLogs(0)

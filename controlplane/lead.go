@@ -37,14 +37,14 @@ func (a Always) Lead(ctx context.Context, lead func(context.Context, uint64) err
 // node if there is one, and the next leader starts clean: all state is in the store.
 func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	if before, err := cp.cfg.Store.State(ctx); err == nil && before.Term < term {
-		cp.reigns.note(Reign{Node: before.Leader, Term: before.Term})
+		cp.terms.note(Term{Node: before.Leader, Term: before.Term})
 		cp.newestRules(ctx, before)
 	}
 	cp.Because("")
-	cp.reigns.note(Reign{Node: cp.cfg.Node, Term: term, Since: time.Now()})
+	cp.terms.note(Term{Node: cp.cfg.Node, Term: term, Since: time.Now()})
 	defer func() {
 		cp.giveUp(ctx, err)
-		cp.reigns.ended(cp.cfg.Node, term, err)
+		cp.terms.ended(cp.cfg.Node, term, err)
 	}()
 	if !sabotage.Off(sabotage.Term) {
 		r := cp.store.Apply(ctx, []kernel.Envelope{cp.envelope(jobs.DefaultTenant, kernel.Lead{Term: term, Node: cp.cfg.Node})})
@@ -101,7 +101,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.expire(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.stepDown(ctx, term) })
-	if cp.cfg.Beside != nil {
+	if cp.cfg.WatchCommits != nil {
 		add(&g, ctx, cp.followOthers)
 	}
 	return g.Run()

@@ -27,7 +27,7 @@ var errCut = errors.New("the cable is cut")
 
 func (c *cable) Call(ctx context.Context, service string, req []byte) ([]byte, error) {
 	if c.cut.Load() {
-		return nil, bus.ErrNobody
+		return nil, bus.ErrNoReceiver
 	}
 	return c.Bus.Call(ctx, service, req)
 }
@@ -69,7 +69,7 @@ func (s cutStore) Apply(ctx context.Context, batch []kernel.Envelope) []metastor
 }
 
 // cabled starts a worker whose connection can be cut.
-func (h *house) cabled(cfg worker.Config, js ...jobs.Job) *cable {
+func (h *fixture) cabled(cfg worker.Config, js ...jobs.Job) *cable {
 	h.t.Helper()
 	c := &cable{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name})}
 	w, err := worker.New(cfg, cutStore{h.store, c}, c, js...)
@@ -144,7 +144,7 @@ func (j *journal) work(key jobs.Key, d time.Duration, polite bool, o jobs.Option
 	}), o)
 }
 
-func (h *house) enqueue(key jobs.Key, how ...jobs.EnqueueOption) jobs.ID {
+func (h *fixture) enqueue(key jobs.Key, how ...jobs.EnqueueOption) jobs.ID {
 	h.t.Helper()
 	w, err := jobs.Trigger[charge](key).Request(charge{"c7"}, how...)
 	if err != nil {
@@ -156,7 +156,7 @@ func (h *house) enqueue(key jobs.Key, how ...jobs.EnqueueOption) jobs.ID {
 
 func TestARunOfALostWorkerIsTakenUpAndItsLateResultRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		c1 := h.cabled(worker.Config{Name: "w1", Slots: 1}, j.work("slow", time.Minute, true, jobs.Options{}))
@@ -191,7 +191,7 @@ func TestARunOfALostWorkerIsTakenUpAndItsLateResultRefused(t *testing.T) {
 
 func TestAnOutageOfTheBusEndsNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		// The leader's own end is cut as well: the bus is gone, not a worker.
@@ -223,7 +223,7 @@ func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
 	for _, how := range []string{"cancel", "timeout"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer func() { h.close(); time.Sleep(10 * time.Minute) }() // until the deaf have returned
 				var j journal
 				o := jobs.Options{MaxConcurrency: 1, Retries: 1}
@@ -269,7 +269,7 @@ func TestAHandlerThatIgnoresItsContextKeepsItsSlot(t *testing.T) {
 
 func TestACancelReachesTheHandlerWithItsReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		h.worker(worker.Config{}, j.work("slow", time.Hour, true, jobs.Options{}))
@@ -296,7 +296,7 @@ func TestACancelReachesTheHandlerWithItsReason(t *testing.T) {
 
 func TestANewLeaderLosesNoRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		h.worker(worker.Config{Slots: 5}, j.work("slow", time.Minute, true, jobs.Options{}))
@@ -323,7 +323,7 @@ func TestANewLeaderLosesNoRun(t *testing.T) {
 
 func TestADrainedWorkerHandsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		stop := h.worker(worker.Config{Name: "w1", Grace: 10 * time.Second}, j.work("slow", time.Minute, true, jobs.Options{}))
@@ -346,7 +346,7 @@ func TestADrainedWorkerHandsBack(t *testing.T) {
 
 func TestAPoisonJobIsTerminated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		id := jobs.ID{}

@@ -101,7 +101,7 @@ func stopOf(run *kernel.Run) *bus.Stop {
 	switch run.State {
 	case jobs.Cancelled:
 		if n := len(run.Moves); n > 0 {
-			s.By, s.Reason = run.Moves[n-1].By, run.Says(&run.Moves[n-1])
+			s.By, s.Reason = run.Moves[n-1].By, run.Text(&run.Moves[n-1])
 		}
 	default:
 		s.Timeout = run.Cause == kernel.ByTimeout

@@ -17,7 +17,7 @@ import (
 
 // covered checks the promise of the ledger: each due time of (from, to] that a job's schedule names has exactly one
 // run, or lies in exactly one missed range, and the ranges' counts add up. every is the job's interval.
-func (h *house) covered(key jobs.Key, first, last time.Time, every time.Duration) (runs, missed int) {
+func (h *fixture) covered(key jobs.Key, first, last time.Time, every time.Duration) (runs, missed int) {
 	h.t.Helper()
 	seen := map[int64]int{}
 	for _, run := range h.runs(key) {
@@ -62,7 +62,7 @@ func TestDueTimesMissedByTheControlPlaneFollowThePolicy(t *testing.T) {
 	}{{jobs.MisfireOnce, 10 + 1, 9}, {jobs.MisfireAll, 20, 0}, {jobs.MisfireSkip, 10, 10}} {
 		t.Run(string(tt.policy), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer h.close()
 				first := time.Now().Add(time.Minute)
 				var n atomic.Int64
@@ -88,7 +88,7 @@ func TestDueTimesMissedByTheControlPlaneFollowThePolicy(t *testing.T) {
 func TestALongSilenceOfABusyJobIsCaughtUpInPasses(t *testing.T) {
 	tests.Long(t)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		first := time.Now().Add(time.Second)
 		var n atomic.Int64
@@ -124,7 +124,7 @@ func TestPausedAndDisabledAndDebugLeaveRanges(t *testing.T) {
 	} {
 		t.Run(string(tt.why), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer h.close()
 				first := time.Now().Add(time.Minute)
 				var n atomic.Int64
@@ -163,7 +163,7 @@ func TestPausedAndDisabledAndDebugLeaveRanges(t *testing.T) {
 
 func TestPauseEndsByItself(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		first := time.Now().Add(time.Minute)
 		var n atomic.Int64
@@ -181,7 +181,7 @@ func TestAnEditIsObeyedByTheVeryNextFire(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		t.Run(fmt.Sprintf("signal lost %v", quiet), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer h.close()
 				var n atomic.Int64
 				h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
@@ -222,7 +222,7 @@ func TestAnEditIsObeyedByTheVeryNextFire(t *testing.T) {
 // in the fire is compared when it commits.
 func TestAPauseThatWasNotSignalledHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 * * * * *"}, &n))
@@ -241,7 +241,7 @@ func TestAPauseThatWasNotSignalledHolds(t *testing.T) {
 
 func TestTriggeredDebugHoldsScheduledRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var order []string
 		h.worker(worker.Config{Slots: 1}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(_ context.Context, a charge) error {
@@ -294,7 +294,7 @@ func TestTriggeredDebugHoldsScheduledRuns(t *testing.T) {
 func TestADeletedJobFiresNoMore(t *testing.T) {
 	for _, signalled := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t)
+			h := newFixture(t)
 			defer h.close()
 			var n atomic.Int64
 			finish := make(chan struct{})
@@ -363,7 +363,7 @@ func TestADeletedJobFiresNoMore(t *testing.T) {
 // A pause holds the new runs of a triggered job and releases them when it ends, by itself. Extended, it holds longer.
 func TestAPauseHoldsTriggeredRunsUntilItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		work := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { n.Add(1); return nil }), jobs.Options{Key: "work"})

@@ -18,11 +18,11 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// world is a house in which jobs of all policies live for some hours, while people edit them and their calendars, pause
+// world is a cluster in which jobs of all policies live for some hours, while people edit them and their calendars, pause
 // and resume them, and leaders follow each other. The fate of each due time follows from what is recorded here, in the
 // plainest way.
 type world struct {
-	*house
+	*fixture
 	rnd       *rand.Rand
 	seed      uint64
 	list      []*citizen
@@ -281,9 +281,9 @@ func TestSchedulesAgainstModel(t *testing.T) {
 	fired, silent := 0, 0
 	for seed := range uint64(tests.Size(3, 10, 500)) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t)
+			h := newFixture(t)
 			defer h.close()
-			w := &world{house: h, rnd: rand.New(rand.NewPCG(seed, 77)), seed: seed, calendars: map[string][]closing{},
+			w := &world{fixture: h, rnd: rand.New(rand.NewPCG(seed, 77)), seed: seed, calendars: map[string][]closing{},
 				ran: map[jobs.ID][]string{}, under: map[jobs.Key]int{}, peak: map[jobs.Key]int{}}
 			time.Sleep(500 * time.Millisecond) // people act between seconds
 			w.write("a")

@@ -97,7 +97,7 @@ func (cp *ControlPlane) meet(ctx context.Context) error {
 			return nil, kernel.Refuse(jobs.Forbidden, "%s is no node", from.Actor())
 		}
 		b := cp.nodeHeartbeat()
-		b.Reigns = cp.reigns.report()
+		b.Terms = cp.terms.report()
 		return bus.Encode(b), nil
 	})
 	if err != nil {
@@ -136,7 +136,7 @@ func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 		poke(n.send) // it does not know us yet
 		return
 	}
-	cp.reigns.note(Reign{Node: b.Name, Term: b.Term, Since: b.Since})
+	cp.terms.note(Term{Node: b.Name, Term: b.Term, Since: b.Since})
 	if b.Term > 0 {
 		n.followed.Store(true)
 	}

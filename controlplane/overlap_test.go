@@ -17,7 +17,7 @@ import (
 )
 
 // fates are how the runs of a job have ended, the oldest first, as state or state(cause).
-func (h *house) fates(key jobs.Key) string {
+func (h *fixture) fates(key jobs.Key) string {
 	h.t.Helper()
 	all := h.runs(key)
 	slices.SortFunc(all, func(a, b *kernel.Run) int { return cmp.Or(a.Created.Compare(b.Created), a.Due.Compare(b.Due)) })
@@ -30,7 +30,7 @@ func (h *house) fates(key jobs.Key) string {
 	return strings.Join(texts, " ")
 }
 
-func (h *house) fate(key jobs.Key, want string) {
+func (h *fixture) fate(key jobs.Key, want string) {
 	h.t.Helper()
 	if got := h.fates(key); got != want {
 		h.t.Errorf("%s: runs are %s\nwant %s", key, got, want)
@@ -51,9 +51,9 @@ func TestS3_20(t *testing.T) {
 		jobs.OverlapReplace:  "Cancelled(replaced) Cancelled(replaced) Succeeded",
 	}
 	// Two more requests while the first run is processing.
-	origins := map[kernel.Origin]func(h *house, verbs *ops.Ops){
-		kernel.FromCron: func(h *house, _ *ops.Ops) { time.Sleep(10 * time.Minute) },
-		kernel.FromCode: func(h *house, _ *ops.Ops) {
+	origins := map[kernel.Origin]func(h *fixture, verbs *ops.Ops){
+		kernel.FromCron: func(h *fixture, _ *ops.Ops) { time.Sleep(10 * time.Minute) },
+		kernel.FromCode: func(h *fixture, _ *ops.Ops) {
 			c := client.New(h.store, h.hub.As(clientOf), client.Config{Actor: "client:test"})
 			defer c.Close()
 			for range 2 {
@@ -63,7 +63,7 @@ func TestS3_20(t *testing.T) {
 				time.Sleep(aWhile)
 			}
 		},
-		kernel.FromPerson: func(h *house, verbs *ops.Ops) {
+		kernel.FromPerson: func(h *fixture, verbs *ops.Ops) {
 			for range 2 {
 				if _, err := verbs.Trigger(h.ctx, ops.Who{Actor: "person:ann"}, kernel.Create{Key: "sync", Origin: kernel.FromPerson}); err != nil {
 					h.t.Fatal(err)
@@ -71,7 +71,7 @@ func TestS3_20(t *testing.T) {
 				time.Sleep(aWhile)
 			}
 		},
-		kernel.FromRetry: func(h *house, verbs *ops.Ops) {
+		kernel.FromRetry: func(h *fixture, verbs *ops.Ops) {
 			before := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "sync", Due: time.Now().Add(time.Hour)}).Run()
 			h.must(kernel.Cancel{ID: before.ID})
 			for range 2 {
@@ -81,7 +81,7 @@ func TestS3_20(t *testing.T) {
 				time.Sleep(aWhile)
 			}
 		},
-		kernel.FromMisfire: func(h *house, _ *ops.Ops) {
+		kernel.FromMisfire: func(h *fixture, _ *ops.Ops) {
 			h.stop()
 			time.Sleep(10*time.Minute + aWhile)
 			h.start()
@@ -91,7 +91,7 @@ func TestS3_20(t *testing.T) {
 	for overlap, want := range fates {
 		for origin, ask := range origins {
 			t.Run(string(overlap)+"/"+string(origin), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+				inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 					last := 5 * time.Minute
 					if origin == kernel.FromCron || origin == kernel.FromMisfire {
 						last = 15 * time.Minute
@@ -135,7 +135,7 @@ func TestS3_20(t *testing.T) {
 
 // A skipped run states where there was no slot, and a replaced run which one took its place.
 func TestS3_20RecordsWhy(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		h.worker(worker.Config{Slots: 8}, j.work("replace", 50*time.Minute, true, jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapReplace}),
 			j.work("skip", 50*time.Minute, true, jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapSkip}))
@@ -145,7 +145,7 @@ func TestS3_20RecordsWhy(t *testing.T) {
 		h.enqueue("skip")
 		skipped := h.enqueue("skip")
 		time.Sleep(aWhile)
-		if m := last(h.run(old)); h.run(old).Says(&m) != "run "+newer.String()+" of the same job replaced it" || m.By != "run:"+newer.String() {
+		if m := last(h.run(old)); h.run(old).Text(&m) != "run "+newer.String()+" of the same job replaced it" || m.By != "run:"+newer.String() {
 			t.Errorf("the replaced run says %+v", m)
 		}
 		if m := last(h.run(skipped)); m.Text != kernel.JobGate(h.run(skipped).Job) {
@@ -163,7 +163,7 @@ func last(run *kernel.Run) kernel.Move { return run.Moves[len(run.Moves)-1] }
 // A handler that ignores its context keeps its slot until it has returned: the run that replaces it waits for that.
 func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
 	tests.Long(t)
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		h.worker(worker.Config{Slots: 8}, j.work("deaf", 50*time.Minute, false, jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapReplace}))
 		first := h.enqueue("deaf")
@@ -191,7 +191,7 @@ func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
 // A recurring job runs once at a time by default, over all workers; the surplus is skipped, and so it is for a
 // triggered one with that setting.
 func TestS4_05(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j, k journal
 		tick := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
 			j.start(ctx)
@@ -220,7 +220,7 @@ func TestS4_05(t *testing.T) {
 
 // A job that was never to run beside itself, and whose worker died in the midst of it, runs again.
 func TestDkron349(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		o := jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapSkip, OnLost: jobs.LostFail}
 		dead := h.cabled(worker.Config{Name: "dead"}, j.work("once", 30*time.Minute, false, o))
@@ -241,7 +241,7 @@ func TestDkron349(t *testing.T) {
 // Forbidding a second copy is decided in the store: of a hundred requests at once, on several workers, one runs.
 func TestDkron1569(t *testing.T) {
 	tests.Long(t)
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		for _, name := range []string{"a", "b", "c"} {
 			h.worker(worker.Config{Name: name, Slots: 50}, j.work("once", 50*time.Minute, true, jobs.Options{MaxConcurrency: 1, Overlap: jobs.OverlapSkip}))
@@ -279,7 +279,7 @@ func TestDkron1569(t *testing.T) {
 // Under load, ten thousand requests make ten thousand runs: each is called once.
 func TestXXL1886(t *testing.T) {
 	tests.Long(t)
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.fleet("ab", worker.Config{Slots: 50}, r.job(jobs.Options{Key: "charge", MaxConcurrency: 40}, 10*time.Millisecond))
 		h.flood("charge", 10_000)
 		time.Sleep(time.Hour)
@@ -293,7 +293,7 @@ func TestXXL1886(t *testing.T) {
 // One customer with a thousand runs does not keep others from having theirs, and each is held to a limit of its own.
 func TestS3_20FairByArgument(t *testing.T) {
 	for _, all := range []int{4, 2} { // under way at once, and no fewer than of one value: else the oldest would always be first
-		inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 			h.fleet("ab", worker.Config{Slots: 10}, r.job(jobs.Options{Key: "charge", MaxConcurrency: all, Limits: []jobs.Limit{{Name: "customer", Max: 2, By: "args.Customer"}}}, time.Minute))
 			to := client.New(h.store, h.hub.As(clientOf), client.Config{Actor: "client:test"})
 			defer to.Close()
@@ -320,7 +320,7 @@ func TestS3_20FairByArgument(t *testing.T) {
 
 // Runs of one app are limited by the app, across its jobs, and start no more often than a rate allows.
 func TestS3_20AppLimitAndRate(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		h.must(kernel.Configure{AppLimits: &[]jobs.Limit{{Name: "default", Max: 3}}})
 		var both journal
 		h.worker(worker.Config{Slots: 20}, both.work("a", time.Minute, true, jobs.Options{}), both.work("b", time.Minute, true, jobs.Options{}))
@@ -333,7 +333,7 @@ func TestS3_20AppLimitAndRate(t *testing.T) {
 			t.Errorf("%d of 10 ran, %d at a time, want 3", both.starts(), both.peak())
 		}
 	})
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		begin := time.Now()
 		h.worker(worker.Config{Slots: 20}, j.work("slow", time.Millisecond, true, jobs.Options{Rate: jobs.Rate{Max: 2, Per: time.Minute}}))

@@ -56,7 +56,7 @@ func (cp *ControlPlane) retain(ctx context.Context) error {
 		}
 		select {
 		case <-ticker.C:
-		case <-cp.cleaned:
+		case <-cp.purged:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
@@ -78,9 +78,9 @@ func (cp *ControlPlane) retainOnce(ctx context.Context) error {
 	if done.Dropped > 0 {
 		cp.log.Info("finished runs purged", "count", done.Dropped, "took", took, "bytes", done.Bytes)
 	}
-	cp.cleaning.mu.Lock()
-	defer cp.cleaning.mu.Unlock()
-	c := &cp.cleaning.Cleaning
+	cp.purging.mu.Lock()
+	defer cp.purging.mu.Unlock()
+	c := &cp.purging.Purging
 	c.Total += uint64(done.Dropped)
 	if done.Dropped > 0 {
 		c.Runs, c.At = done.Dropped, now
@@ -91,8 +91,8 @@ func (cp *ControlPlane) retainOnce(ctx context.Context) error {
 	return err
 }
 
-// Cleaning is what this node knows of purges of finished runs.
-type Cleaning struct {
+// Purging is what this node knows of purges of finished runs.
+type Purging struct {
 	Looked time.Time     // when the last pass succeeded; zero = none yet
 	Took   time.Duration // what that took
 	Bytes  int64         // that runs took after it, about
@@ -103,18 +103,18 @@ type Cleaning struct {
 	Counts time.Duration // how long counts by the hour are kept
 }
 
-// Cleaning returns what this node knows of purges of finished runs.
-func (cp *ControlPlane) Cleaning() Cleaning {
-	cp.cleaning.mu.Lock()
-	defer cp.cleaning.mu.Unlock()
-	c := cp.cleaning.Cleaning
+// Purging returns what this node knows of purges of finished runs.
+func (cp *ControlPlane) Purging() Purging {
+	cp.purging.mu.Lock()
+	defer cp.purging.mu.Unlock()
+	c := cp.purging.Purging
 	c.Most, c.Counts = max(0, cp.cfg.RetainBytes), cp.cfg.KeepCounts
 	return c
 }
 
 func (cp *ControlPlane) forget(ctx context.Context, now time.Time) error {
 	for {
-		refs, err := cp.cfg.Store.Lapsed(ctx, now, 1000)
+		refs, err := cp.cfg.Store.Expired(ctx, now, 1000)
 		if err != nil || len(refs) == 0 {
 			return err
 		}
@@ -155,7 +155,7 @@ func (cp *ControlPlane) trim(ctx context.Context, now time.Time) error {
 		}
 		batch := make([]kernel.Envelope, 0, len(rows))
 		for tenant, of := range rows {
-			batch = append(batch, cp.envelope(tenant, kernel.Trim{Refs: of, Before: before}))
+			batch = append(batch, cp.envelope(tenant, kernel.PurgeAudit{Refs: of, Before: before}))
 		}
 		for _, r := range cp.store.Apply(ctx, batch) {
 			if r.Err != nil {

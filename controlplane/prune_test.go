@@ -123,7 +123,7 @@ func TestIdempotencyKeysAreForgotten(t *testing.T) {
 		k.send(jobs.DefaultTenant, kernel.Create{ID: kernel.DerivedID("run", fmt.Sprint(i)), Key: "k", Idempotency: fmt.Sprint("key", i)})
 	}
 	kept := func() int {
-		refs, err := k.st.Lapsed(t.Context(), k.at.AddDate(1, 0, 0), 1_000_000)
+		refs, err := k.st.Expired(t.Context(), k.at.AddDate(1, 0, 0), 1_000_000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,11 +150,11 @@ type ahead struct {
 	asked int
 }
 
-func (a *ahead) Lapsed(ctx context.Context, now time.Time, limit int) ([]kernel.Ref, error) {
+func (a *ahead) Expired(ctx context.Context, now time.Time, limit int) ([]kernel.Ref, error) {
 	if a.asked++; a.asked > 3 {
 		return nil, errors.New("asked for the same ones again and again")
 	}
-	return a.Local.Lapsed(ctx, now, limit)
+	return a.Local.Expired(ctx, now, limit)
 }
 
 // A key that has expired by the leader's clock and not yet by the store's is left to the next pass.

@@ -38,7 +38,7 @@ func count(h metastore.Histogram) (n uint64) {
 // The leader counts what happens to runs, each step once, with all that its commits bring along.
 func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		began := time.Now()
 		release := make(chan struct{})
@@ -142,7 +142,7 @@ func TestPulse(t *testing.T) {
 // A node that leads again keeps what it saw; one that does not lead shows nothing.
 func TestPulseOfATerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.worker(worker.Config{}, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return nil }), jobs.Options{Key: "good"}))
 		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "good"})
@@ -162,7 +162,7 @@ func TestPulseOfATerm(t *testing.T) {
 // A failure that is announced once while the handler still runs, and again when it has returned, is one failure.
 func TestPulseCountsAnEndOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.worker(worker.Config{}, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return nil }), jobs.Options{Key: "good", Retries: 3}))()
 		id := jobs.NewID(time.Now())
@@ -185,7 +185,7 @@ func TestPulseCountsAnEndOnce(t *testing.T) {
 // Due times are counted: those that became runs, and those that did not, by why.
 func TestTotalsOfDueTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.worker(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick", Cron: "0 * * * * *"}))
 		time.Sleep(3 * time.Minute)
@@ -203,7 +203,7 @@ func TestTotalsOfDueTimes(t *testing.T) {
 // Failures are reported once each: a run that is Terminated, and due times that no node could fire in time.
 func TestFailuresAreReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		var ended []jobs.ID

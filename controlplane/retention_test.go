@@ -24,10 +24,10 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// forgetting is a house whose finished runs are purged, with what they logged.
-func forgetting(t *testing.T, do func(h *house)) {
+// forgetting is a cluster whose finished runs are purged, with what they logged.
+func forgetting(t *testing.T, do func(h *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		logs := memstore.NewLogs(0)
@@ -39,7 +39,7 @@ func forgetting(t *testing.T, do func(h *house)) {
 }
 
 // lines are how many log lines there are of a run.
-func (h *house) lines(id jobs.ID) int {
+func (h *fixture) lines(id jobs.ID) int {
 	h.t.Helper()
 	lines, err := h.logs.Read(h.ctx, jobs.DefaultTenant, id, metastore.LogPosition{}, 0)
 	if err != nil {
@@ -49,7 +49,7 @@ func (h *house) lines(id jobs.ID) int {
 }
 
 // ended counts the runs that entered a state, by the counts of the last days.
-func (h *house) counted(key jobs.Key, state jobs.State) (n int64) {
+func (h *fixture) counted(key jobs.Key, state jobs.State) (n int64) {
 	h.t.Helper()
 	counts, err := h.store.Counts(h.ctx, metastore.CountQuery{Tenant: jobs.DefaultTenant, Job: key, From: time.Now().Add(-7 * 24 * time.Hour), To: time.Now().Add(time.Hour)})
 	if err != nil {
@@ -68,7 +68,7 @@ func (h *house) counted(key jobs.Key, state jobs.State) (n int64) {
 // young ones can be read in any number.
 func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 	tests.Long(t)
-	forgetting(t, func(h *house) {
+	forgetting(t, func(h *fixture) {
 		var n atomic.Int64
 		every := func(key jobs.Key, o jobs.Options, err error) jobs.Job {
 			o.Key, o.Cron = key, "0 */10 * * * *"
@@ -118,7 +118,7 @@ func TestS0_26RunsGoByAgeAndByNumber(t *testing.T) {
 		if h.logged.count("finished runs purged") == 0 {
 			t.Error("the purge is not logged")
 		}
-		if c := h.cp.Cleaning(); c.Total != 5*ran-12-5-7-5-3 || c.Bytes == 0 || c.Looked.IsZero() || c.At.IsZero() {
+		if c := h.cp.Purging(); c.Total != 5*ran-12-5-7-5-3 || c.Bytes == 0 || c.Looked.IsZero() || c.At.IsZero() {
 			t.Errorf("Cleaning returns %+v", c)
 		}
 	})
@@ -140,18 +140,18 @@ func (u unready) Retain(ctx context.Context, r metastore.Retention) (metastore.R
 // A store that does not know yet what it keeps is asked again, without an error in the log and without being reported
 // as looked through.
 func TestStoreThatIsNotWholeForgetsLater(t *testing.T) {
-	forgetting(t, func(h *house) {
+	forgetting(t, func(h *fixture) {
 		h.stop()
 		h.retain = unready{h.archive, time.Now().Add(90 * time.Second)}
 		h.start()
 		time.Sleep(80 * time.Second)
 		synctest.Wait()
-		if c := h.cp.Cleaning(); !c.Looked.IsZero() || h.logged.count("could not be purged") > 0 {
+		if c := h.cp.Purging(); !c.Looked.IsZero() || h.logged.count("could not be purged") > 0 {
 			t.Errorf("before it is whole it looked at %v, and complained %d times", c.Looked, h.logged.count("could not be purged"))
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if h.cp.Cleaning().Looked.IsZero() {
+		if h.cp.Purging().Looked.IsZero() {
 			t.Error("it never looks")
 		}
 	})
@@ -160,7 +160,7 @@ func TestStoreThatIsNotWholeForgetsLater(t *testing.T) {
 // A crowd of runs that end at once can be read by waiting clients, even if few are kept; ten minutes later the newest
 // are left.
 func TestS0_26WhoWaitsFindsTheRun(t *testing.T) {
-	forgetting(t, func(h *house) {
+	forgetting(t, func(h *fixture) {
 		run := jobs.TriggeredFunc[charge](func(ctx context.Context, a charge) error { return jobs.Result(ctx, a.Customer) })
 		h.worker(worker.Config{}, jobs.NewTriggered(run, jobs.Options{Key: "many", KeepSucceeded: 10}))
 		var ids []jobs.ID
@@ -202,7 +202,7 @@ func TestS0_26RunsGoByBytes(t *testing.T) {
 // Hourly counts stay when the runs that they count are purged.
 func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 	tests.Long(t)
-	forgetting(t, func(h *house) {
+	forgetting(t, func(h *fixture) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 */10 * * * *", KeepSucceeded: 2}, &n))
 		time.Sleep(4*time.Hour + 15*time.Minute)
@@ -213,7 +213,7 @@ func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 		if got := h.counted("tick", jobs.Succeeded); got != n.Load() || got != 6*4+1 {
 			t.Errorf("by the counts %d runs succeeded, %d did", got, n.Load())
 		}
-		h.must(kernel.Clean{Before: time.Now()})
+		h.must(kernel.Purge{Before: time.Now()})
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := len(h.runs("tick")); got != 0 {
@@ -228,7 +228,7 @@ func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 // A person purges runs: those of a job that ended before a time, but the last ten; of a deleted job; of all. There is a
 // preview, and an audit record.
 func TestS2_08CleanByHand(t *testing.T) {
-	forgetting(t, func(h *house) {
+	forgetting(t, func(h *fixture) {
 		bin := jobs.TriggeredFunc[charge](func(context.Context, charge) error { return nil })
 		h.worker(worker.Config{}, jobs.NewTriggered(bin, jobs.Options{Key: "bin"}), jobs.NewTriggered(bin, jobs.Options{Key: "old"}), jobs.NewTriggered(bin, jobs.Options{Key: "stay"}))
 		c := client.New(h.store, h.hub.As(clientOf), client.Config{Actor: "client:test"})
@@ -236,7 +236,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 		a := api.New(api.Config{Ops: ops.New(ops.Config{Store: h.store})})
 		ask := func(body string, want int, text string) {
 			t.Helper()
-			r := httptest.NewRequest(http.MethodPost, "/api/v1/clean", strings.NewReader(body))
+			r := httptest.NewRequest(http.MethodPost, "/api/v1/purge", strings.NewReader(body))
 			r.Header.Set("Content-Type", "application/json")
 			r.Header.Set("Carillon-Reason", "the audit has ended")
 			w := httptest.NewRecorder()
@@ -289,7 +289,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 		left("stay", 0)
 		left("bin", 1)
 		audits, err := h.store.Audits(h.ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Target: "runs of bin"})
-		if err != nil || len(audits) != 2 || audits[0].Verb != "clean" || audits[0].Reason != "the audit has ended" {
+		if err != nil || len(audits) != 2 || audits[0].Verb != "purge" || audits[0].Reason != "the audit has ended" {
 			t.Errorf("on record is %+v, %v", audits, err)
 		}
 	})
@@ -297,7 +297,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 
 // A run whose children live is purged like any other: they continue, and still name it.
 func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
-	forgetting(t, func(h *house) {
+	forgetting(t, func(h *fixture) {
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("child", jobs.Options{}, &n), job("parent", jobs.Options{KeepFor: time.Hour}, &n))
 		parent := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "parent"}).Run()
@@ -322,7 +322,7 @@ func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 // The page about retention is right.
 func TestRetentionPage(t *testing.T) {
 	tests.Long(t)
-	forgetting(t, func(h *house) {
+	forgetting(t, func(h *fixture) {
 		var n atomic.Int64
 		rows := cells(t, "retention.md", "| keepFor | keepSucceeded | it runs every | runs that are left |")
 		var list []jobs.Job

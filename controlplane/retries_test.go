@@ -82,7 +82,7 @@ func codes(run *kernel.Run) string {
 // tries runs one run of a job to its end.
 func tries(t *testing.T, o jobs.Options, how []jobs.EnqueueOption, ends []string, check func(run *kernel.Run, f *failing)) {
 	t.Helper()
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var f failing
 		h.worker(worker.Config{}, f.job(o, ends...))
 		id := h.enqueue("fails", how...)
@@ -260,7 +260,7 @@ func TestS3_20AsThePageStates(t *testing.T) {
 		t.Errorf("the page has %d ways", len(rows))
 	}
 	for _, row := range rows {
-		inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+		inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 			var j journal
 			h.worker(worker.Config{Slots: 8}, j.work("sync", time.Hour, true, jobs.Options{MaxConcurrency: 1, Overlap: jobs.Overlap(row[0]), Timeout: 2 * time.Hour}))
 			for range 4 {
@@ -307,7 +307,7 @@ func TestS3_19(t *testing.T) {
 func TestS4_07(t *testing.T) {
 	retried(t, jobs.Options{}, always("x"), jobs.Terminated, 1, "", "x")
 	retried(t, jobs.Options{Retries: 3}, always("x"), jobs.Terminated, 4, "1s 2s 4s", "x x x x")
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		h.worker(worker.Config{Slots: 8}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, _ charge) error {
 			j.start(ctx)
@@ -328,7 +328,7 @@ func TestS4_07(t *testing.T) {
 		}
 	})
 	// A retry that waits frees its slot, and goes before all others when it is due.
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		h.worker(worker.Config{Slots: 8}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, _ charge) error {
 			j.start(ctx)
@@ -355,7 +355,7 @@ func TestS4_07(t *testing.T) {
 // An outage that fails many runs at once is followed by no storm: retries come as often as the job's budget allows, and
 // all jobs together as often as the tenant's.
 func TestS2_38NoStormAfterAnOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		h.must(kernel.Configure{RetryBudget: &jobs.Rate{Max: 5, Per: time.Second}})
 		var mu sync.Mutex
 		second := map[int64]int{}
@@ -389,7 +389,7 @@ func TestS2_38NoStormAfterAnOutage(t *testing.T) {
 }
 
 // all checks that a job has so many runs, all in a state.
-func (h *house) all(key jobs.Key, n int, state jobs.State) {
+func (h *fixture) all(key jobs.Key, n int, state jobs.State) {
 	h.t.Helper()
 	runs := h.runs(key)
 	if len(runs) != n {
@@ -404,7 +404,7 @@ func (h *house) all(key jobs.Key, n int, state jobs.State) {
 
 // So many runs in a row that fail for good pause the job; a resume begins to count anew.
 func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var good atomic.Bool
 		h.stop()
 		var paused []jobs.Key
@@ -441,7 +441,7 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 // No run stays Processing for ever: heartbeats decide that its worker is gone, with any timeout.
 func TestRiver1258(t *testing.T) {
 	tests.Long(t)
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		o := jobs.Options{Timeout: jobs.None}
 		dead := h.cabled(worker.Config{Name: "dead", Slots: 50}, j.work("long", 100*time.Hour, true, o))
@@ -468,7 +468,7 @@ func TestAsynq1144(t *testing.T) { TestRiver1258(t) }
 // A lost run given to another worker never overwrites a run that has just ended, and a late result from the first
 // worker is ignored.
 func TestRiver1302(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var j journal
 		w := h.cabled(worker.Config{Name: "slow"}, j.work("long", time.Minute, false, jobs.Options{}))
 		id := h.enqueue("long")

@@ -78,7 +78,7 @@ func (r *whoRan) reset() {
 }
 
 // fleet starts workers a, b, c ... with the same job.
-func (h *house) fleet(names string, cfg worker.Config, job jobs.Job) map[string]func() {
+func (h *fixture) fleet(names string, cfg worker.Config, job jobs.Job) map[string]func() {
 	stops := map[string]func(){}
 	for _, n := range names {
 		c := cfg
@@ -89,7 +89,7 @@ func (h *house) fleet(names string, cfg worker.Config, job jobs.Job) map[string]
 }
 
 // ask enqueues through a client, and lets a moment pass after each.
-func (h *house) ask(key jobs.Key, customers ...string) {
+func (h *fixture) ask(key jobs.Key, customers ...string) {
 	h.t.Helper()
 	c := client.New(h.store, h.hub.As(clientOf), client.Config{Actor: "client:test"})
 	defer c.Close()
@@ -103,7 +103,7 @@ func (h *house) ask(key jobs.Key, customers ...string) {
 }
 
 // over checks that each run of a job succeeded in its first attempt.
-func (h *house) over(key jobs.Key, n int) {
+func (h *fixture) over(key jobs.Key, n int) {
 	h.t.Helper()
 	all := h.runs(key)
 	if len(all) != n {
@@ -116,9 +116,9 @@ func (h *house) over(key jobs.Key, n int) {
 	}
 }
 
-func inBubble(t *testing.T, fn func(t *testing.T, h *house, r *whoRan)) {
+func inBubble(t *testing.T, fn func(t *testing.T, h *fixture, r *whoRan)) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		fn(t, h, &whoRan{})
 	})
@@ -136,7 +136,7 @@ func TestS3_12FirstAndLast(t *testing.T) {
 		route jobs.Route
 		want  string
 	}{{jobs.RouteFirst, "aaabb"}, {jobs.RouteLast, "cccbb"}} {
-		inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 			// A slow run fills a slot: the first worker with a free one is meant.
 			h.fleet("bca", worker.Config{Slots: 3}, r.job(jobs.Options{Key: "charge", Route: c.route}, time.Minute))
 			h.ask("charge", "1", "2", "3", "4", "5")
@@ -151,7 +151,7 @@ func TestS3_12RoundRobin(t *testing.T) { TestS3_15InTurn(t) }
 
 // Each worker in turn, and a worker that leaves or comes changes nothing for the others.
 func TestS3_15InTurn(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		job := r.job(jobs.Options{Key: "charge", Route: jobs.RouteRoundRobin}, 0)
 		stops := h.fleet("abc", worker.Config{}, job)
 		h.ask("charge", "1", "2", "3", "4", "5", "6", "7")
@@ -169,7 +169,7 @@ func TestS3_15InTurn(t *testing.T) {
 }
 
 func TestS0_23Random(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.fleet("abcd", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteRandom}, 0))
 		h.ask("charge", slices.Repeat([]string{"x"}, 200)...)
 		n := map[string]int{}
@@ -188,7 +188,7 @@ func TestS0_23Random(t *testing.T) {
 
 // The same customer goes to the same worker, and when a worker leaves, only its own customers move.
 func TestS3_13ConsistentHash(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		job := r.job(jobs.Options{Key: "charge", Route: jobs.RouteHash, RouteBy: "Customer"}, 0)
 		stops := h.fleet("abcde", worker.Config{}, job)
 		var customers []string
@@ -233,12 +233,12 @@ func TestS3_13ConsistentHash(t *testing.T) {
 }
 
 func TestS3_14LeastRecentAndLeastFrequent(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.fleet("abc", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteLeastRecent}, 0))
 		h.ask("charge", "1", "2", "3", "4", "5")
 		want(t, "least recent", r.names(), "abcab")
 	})
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		job := r.job(jobs.Options{Key: "charge", Route: jobs.RouteLeastFrequent}, 0)
 		h.fleet("ab", worker.Config{}, job)
 		h.ask("charge", "1", "2", "3", "4")
@@ -252,7 +252,7 @@ func TestS3_14LeastFrequentOfADay(t *testing.T) {
 	tests.Long(t)
 	tests.WithoutRace(t)
 	t.Parallel()
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.fleet("ab", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteLeastFrequent}, 0))
 		h.ask("charge", "1")
 		want(t, "least frequent", r.names(), "a")
@@ -265,7 +265,7 @@ func TestS3_14LeastFrequentOfADay(t *testing.T) {
 // All of it goes to the first that lives, and waits for it when it is full; only when it is gone the next one has its
 // turn.
 func TestS3_16Failover(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		job := r.job(jobs.Options{Key: "charge", Route: jobs.RouteFailover}, time.Minute)
 		stops := h.fleet("ab", worker.Config{Slots: 1}, job)
 		h.ask("charge", "1", "2")
@@ -282,7 +282,7 @@ func TestS3_16Failover(t *testing.T) {
 }
 
 func TestS3_16Idle(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.fleet("ab", worker.Config{Slots: 8}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteIdle}, time.Minute))
 		h.ask("charge", "1", "2", "3")
 		want(t, "idle", r.names(), "ab") // the third waits, although there are slots
@@ -294,7 +294,7 @@ func TestS3_16Idle(t *testing.T) {
 }
 
 func TestS0_06RoutingByTags(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		job := r.job(jobs.Options{Key: "charge", Needs: []string{"gpu", "region=eu"}}, 0)
 		h.worker(worker.Config{Name: "a", Tags: []string{"gpu"}}, job)
 		h.ask("charge", "1")
@@ -313,7 +313,7 @@ func TestS0_06RoutingByTags(t *testing.T) {
 }
 
 func TestS3_04PinnedToAWorker(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		waits, moves := r.job(jobs.Options{Key: "waits", Pin: "b"}, 0), r.job(jobs.Options{Key: "moves", Pin: "b", PinAway: jobs.PinAny}, 0)
 		both := func(name string) func() { return h.worker(worker.Config{Name: name}, waits, moves) }
 		both("a")
@@ -340,8 +340,8 @@ func TestS3_04PinnedToAWorker(t *testing.T) {
 
 var clientOf = bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "test"}
 
-// planeLive is what the house's control plane knows, for ops.
-type planeLive struct{ h *house }
+// planeLive is what its control plane knows, for ops.
+type planeLive struct{ h *fixture }
 
 func (p planeLive) Workers(tenant jobs.Tenant) (list []ops.Worker) {
 	for _, m := range p.h.cp.Workers("*") {
@@ -359,7 +359,7 @@ func (p planeLive) Watch(ctx context.Context, _ jobs.Tenant, _ func(bus.Changes)
 }
 
 // audits are the lines of the record about targets that begin with a text, newest first.
-func (h *house) audits(target string) (list []*kernel.Audit) {
+func (h *fixture) audits(target string) (list []*kernel.Audit) {
 	h.t.Helper()
 	all, err := h.store.Audits(h.ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Limit: 100})
 	if err != nil {
@@ -376,7 +376,7 @@ func (h *house) audits(target string) (list []*kernel.Audit) {
 // Workers come and go, jobs go by routes at random: each run is done once, by a worker that its place allows.
 func TestRoutesKeepTheirRules(t *testing.T) {
 	for seed := range uint64(4) {
-		inBubble(t, func(t *testing.T, h *house, _ *whoRan) {
+		inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 			rnd := rand.New(rand.NewPCG(seed, 12))
 			type done struct {
 				worker string
@@ -444,7 +444,7 @@ func TestRoutesKeepTheirRules(t *testing.T) {
 						heads++
 					}
 					n := ran[run.ID]
-					if run.State == jobs.Skipped && run.Cause == kernel.ByNobody && len(n) == 0 {
+					if run.State == jobs.Skipped && run.Cause == kernel.ByNoWorker && len(n) == 0 {
 						continue
 					}
 					if run.State != jobs.Succeeded || len(n) != 1 {
@@ -490,7 +490,7 @@ func TestS3_12RoutesAsTheirPageStates(t *testing.T) {
 		if row[2] == "" {
 			continue
 		}
-		inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+		inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 			h.fleet("abc", worker.Config{Slots: 2}, r.job(jobs.Options{Key: "charge", Route: jobs.Route(row[1])}, time.Millisecond))
 			time.Sleep(3 * time.Second)
 			var ran []string

@@ -23,10 +23,10 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// belfry is a house in which several processes fire a share of the jobs each. They have the store and its crew in
+// sharedFixture is a cluster in which several processes fire a share of the jobs each. They have the store and its crew in
 // common and nothing else: each has a bus of its own, and learns of the others from the store.
-type belfry struct {
-	*house
+type sharedFixture struct {
+	*fixture
 	members *memstore.Membership
 	leads   chan struct{} // has one token: who holds it leads
 	changed chan struct{} // to the leader: another process has committed
@@ -40,11 +40,11 @@ type ringer struct {
 	stop func() // in order
 }
 
-func newBelfry(t *testing.T) *belfry {
+func newBelfry(t *testing.T) *sharedFixture {
 	t.Helper()
-	h := newHouse(t)
+	h := newFixture(t)
 	h.stop() // it fires all by itself
-	return &belfry{house: h, members: new(memstore.Membership), leads: make(chan struct{}, 1), changed: make(chan struct{}, 1), ringers: map[string]*ringer{}}
+	return &sharedFixture{fixture: h, members: new(memstore.Membership), leads: make(chan struct{}, 1), changed: make(chan struct{}, 1), ringers: map[string]*ringer{}}
 }
 
 // rope is the way from a process to the store: it may break for good, as when the process is killed, or hang until it
@@ -52,8 +52,8 @@ func newBelfry(t *testing.T) *belfry {
 type rope struct {
 	metastore.Full
 	*memstore.Membership
-	house *belfry
-	me    *ringer
+	fixture *sharedFixture
+	me      *ringer
 
 	dead, deaf atomic.Bool
 	wasted     atomic.Int64 // fires of what was fired before
@@ -101,7 +101,7 @@ func (r *rope) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.R
 	}
 	if term, _ := r.me.Leading(); term == 0 {
 		select {
-		case r.house.changed <- struct{}{}:
+		case r.fixture.changed <- struct{}{}:
 		default:
 		}
 	}
@@ -143,8 +143,8 @@ func (r *rope) Members(ctx context.Context) ([]metastore.Member, error) {
 	return r.Membership.Members(ctx)
 }
 
-// byToken leads while it holds the house's token.
-type byToken struct{ b *belfry }
+// byToken leads while it holds its token.
+type byToken struct{ b *sharedFixture }
 
 func (e byToken) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
 	select {
@@ -157,18 +157,18 @@ func (e byToken) Lead(ctx context.Context, lead func(context.Context, uint64) er
 }
 
 // begin starts a process. The first one leads.
-func (b *belfry) begin(name string) *ringer {
+func (b *sharedFixture) begin(name string) *ringer {
 	b.t.Helper()
 	g := &ringer{}
-	g.rope = &rope{Full: b.full, Membership: b.members, house: b, me: g}
+	g.rope = &rope{Full: b.full, Membership: b.members, fixture: b, me: g}
 	hub := membus.New()
 	if len(b.ringers) == 0 {
 		hub = b.hub // workers are at the first one
 	}
 	cp, err := controlplane.New(controlplane.Config{Node: name, Store: g.rope, Membership: g.rope, Clock: b.clock, Elector: byToken{b},
-		Bus:    hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: name}),
-		Beside: func(ctx context.Context, fn func()) error { return relay(ctx, b.changed, fn) },
-		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&b.logged, b.t.Output()), nil)).With("at", name)})
+		Bus:          hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: name}),
+		WatchCommits: func(ctx context.Context, fn func()) error { return relay(ctx, b.changed, fn) },
+		Logger:       slog.New(slog.NewTextHandler(io.MultiWriter(&b.logged, b.t.Output()), nil)).With("at", name)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func (b *belfry) begin(name string) *ringer {
 }
 
 // kill ends a process without notice.
-func (b *belfry) kill(name string) {
+func (b *sharedFixture) kill(name string) {
 	g := b.ringers[name]
 	g.rope.dead.Store(true)
 	g.stop()
@@ -197,13 +197,13 @@ func (b *belfry) kill(name string) {
 }
 
 // leave stops a process in order.
-func (b *belfry) leave(name string) {
+func (b *sharedFixture) leave(name string) {
 	b.ringers[name].stop()
 	delete(b.ringers, name)
 }
 
 // cast makes recurring jobs that no worker runs.
-func (b *belfry) cast(n int, spec string) (keys []jobs.Key) {
+func (b *sharedFixture) cast(n int, spec string) (keys []jobs.Key) {
 	b.t.Helper()
 	for i := range n {
 		key := jobs.Key(fmt.Sprintf("bell-%02d", i))
@@ -215,7 +215,7 @@ func (b *belfry) cast(n int, spec string) (keys []jobs.Key) {
 }
 
 // strokes are the runs of a job, oldest first; each due time of each second from the first one on must have one.
-func (b *belfry) strokes(key jobs.Key) []*kernel.Run {
+func (b *sharedFixture) strokes(key jobs.Key) []*kernel.Run {
 	b.t.Helper()
 	runs := b.runs(key)
 	slices.SortFunc(runs, func(x, y *kernel.Run) int { return x.Due.Compare(y.Due) })

@@ -66,7 +66,7 @@ func (cp *ControlPlane) askClock(ctx context.Context, name string) {
 	if err != nil || b.Name != name || b.Nonce == cp.nodes.nonce {
 		return
 	}
-	cp.reigns.merge(b.Reigns)
+	cp.terms.merge(b.Terms)
 	skew := b.Clock.Sub(ours.Add(took / 2)).Round(time.Millisecond)
 	n := &cp.nodes
 	n.mu.Lock()

@@ -49,7 +49,7 @@ func TestALeaderWhoseClockIsWrong(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%v of %d stuck %v", c.ahead, c.nodes, c.stuck), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				h := newHouse(t)
+				h := newFixture(t)
 				defer h.close()
 				h.stop()
 				pass := make(chan struct{})

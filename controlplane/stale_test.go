@@ -17,7 +17,7 @@ import (
 // more.
 func TestAReplacedLeaderFiresNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Second, MaxConcurrency: jobs.None}, &n))

@@ -32,7 +32,7 @@ func (i *iced) Call(ctx context.Context, service string, req []byte) ([]byte, er
 // its workers do not count as dead. They have a lease from then on.
 func TestALoneLeaderThatWasFrozenTakesNoRunAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		b := &iced{cable: &cable{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})}}
@@ -78,7 +78,7 @@ func (l *lookedAt) Apply(ctx context.Context, batch []kernel.Envelope) []metasto
 // and not at full speed.
 func TestAPauseEndsByTheStoresClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		const ahead = 5 * time.Second

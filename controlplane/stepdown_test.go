@@ -20,7 +20,7 @@ import (
 func TestALeaderThatCannotBeReachedStepsDown(t *testing.T) {
 	for _, alone := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t)
+			h := newFixture(t)
 			defer h.close()
 			h.stop()
 			pass := make(chan struct{}, 1)
@@ -83,7 +83,7 @@ func (h *hurt) Leased(ctx context.Context) ([]*kernel.Run, error) {
 func TestALeaderThatCannotDoADutyStepsDown(t *testing.T) {
 	for _, all := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t)
+			h := newFixture(t)
 			defer h.close()
 			h.stop()
 			pass := make(chan struct{})

@@ -23,8 +23,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// house is a whole Carillon in one process, for stories in virtual time: call newHouse inside a synctest bubble.
-type house struct {
+// fixture is a whole Carillon in one process, for stories in virtual time: call newFixture inside a synctest bubble.
+type fixture struct {
 	t      *testing.T
 	ctx    context.Context
 	full   metastore.Full
@@ -45,9 +45,9 @@ type house struct {
 	done    []func()
 }
 
-func newHouse(t *testing.T) *house {
+func newFixture(t *testing.T) *fixture {
 	ctx, cancel := context.WithCancel(context.Background())
-	h := &house{t: t, ctx: ctx, hub: membus.New()}
+	h := &fixture{t: t, ctx: ctx, hub: membus.New()}
 	h.clock = &metastore.Clock{Wall: func() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }}
 	h.archive = memstore.NewArchive(0)
 	h.full = &metastore.Local{Engine: memstore.New(memstore.Config{Archive: h.archive}), Now: h.clock.Now}
@@ -57,13 +57,13 @@ func newHouse(t *testing.T) *house {
 }
 
 // start begins a control plane over what the store holds.
-func (h *house) start() {
+func (h *fixture) start() {
 	h.t.Helper()
 	h.restartOn(h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}))
 }
 
 // restartOn is start with a bus of the test's choice.
-func (h *house) restartOn(b bus.Bus) {
+func (h *fixture) restartOn(b bus.Bus) {
 	h.t.Helper()
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(&h.logged, h.t.Output()), nil))
 	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Bus: b, Logger: logger, Missed: h.missed, Ended: h.ended, Paused: h.paused, Retain: h.retain, Logs: h.logs})
@@ -94,8 +94,8 @@ func (s *logged) count(what string) int {
 	return bytes.Count(s.text, []byte(what))
 }
 
-// spawn runs fn until the answer is called or the house is torn down.
-func (h *house) spawn(fn func(context.Context) error) (stop func()) {
+// spawn runs fn until the answer is called or the cluster is torn down.
+func (h *fixture) spawn(fn func(context.Context) error) (stop func()) {
 	ctx, cancel := context.WithCancel(h.ctx)
 	done := make(chan struct{})
 	go func() {
@@ -109,7 +109,7 @@ func (h *house) spawn(fn func(context.Context) error) (stop func()) {
 	return stop
 }
 
-func (h *house) worker(cfg worker.Config, js ...jobs.Job) (stop func()) {
+func (h *fixture) worker(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	h.t.Helper()
 	if cfg.Name == "" {
 		cfg.Name = "w1"
@@ -127,20 +127,20 @@ func (h *house) worker(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	return stop
 }
 
-func (h *house) close() {
+func (h *fixture) close() {
 	for i := len(h.done) - 1; i >= 0; i-- {
 		h.done[i]()
 	}
 }
 
 // apply applies one command as a person.
-func (h *house) apply(k kernel.Command) metastore.Result {
+func (h *fixture) apply(k kernel.Command) metastore.Result {
 	h.t.Helper()
 	r := h.store.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
 	return r
 }
 
-func (h *house) must(k kernel.Command) metastore.Result {
+func (h *fixture) must(k kernel.Command) metastore.Result {
 	h.t.Helper()
 	r := h.apply(k)
 	if r.Err != nil {
@@ -149,7 +149,7 @@ func (h *house) must(k kernel.Command) metastore.Result {
 	return r
 }
 
-func (h *house) run(id jobs.ID) *kernel.Run {
+func (h *fixture) run(id jobs.ID) *kernel.Run {
 	h.t.Helper()
 	run, err := h.store.Run(h.ctx, jobs.DefaultTenant, id)
 	if err != nil {
@@ -159,7 +159,7 @@ func (h *house) run(id jobs.ID) *kernel.Run {
 }
 
 // runs are all runs of a job, newest first.
-func (h *house) runs(key jobs.Key) []*kernel.Run {
+func (h *fixture) runs(key jobs.Key) []*kernel.Run {
 	h.t.Helper()
 	var all []*kernel.Run
 	q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
@@ -183,7 +183,7 @@ func states(run *kernel.Run) (s []jobs.State) {
 	return s
 }
 
-func (h *house) ledger(key jobs.Key) []*kernel.Missed {
+func (h *fixture) ledger(key jobs.Key) []*kernel.Missed {
 	h.t.Helper()
 	d, err := h.store.Definition(h.ctx, jobs.DefaultTenant, key)
 	if err != nil {
@@ -203,7 +203,7 @@ func TestAJobGoesAllTheWay(t *testing.T) {
 	tests.WithoutRace(t)
 	lasts, wantNights := tests.Size(3*time.Hour, 27*time.Hour, 27*time.Hour), tests.Size(1, 2, 2)
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 
 		var starts []time.Time

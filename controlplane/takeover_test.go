@@ -16,7 +16,7 @@ import (
 // answered. It has the run all the same: it is not given it once more.
 func TestATakeoverWithoutAWaitingClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		declared, err := kernel.Declare(j.work("slow", time.Minute, true, jobs.Options{}))

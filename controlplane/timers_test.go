@@ -16,7 +16,7 @@ import (
 )
 
 // dues are when the runs of a job's schedule were due, earliest first, as seconds since from.
-func (h *house) dues(key jobs.Key, from time.Time) (list []float64) {
+func (h *fixture) dues(key jobs.Key, from time.Time) (list []float64) {
 	for _, run := range h.runs(key) {
 		if run.Origin.Automatic() {
 			list = append(list, run.Due.Sub(from).Seconds())
@@ -27,7 +27,7 @@ func (h *house) dues(key jobs.Key, from time.Time) (list []float64) {
 }
 
 // timer stores a job with a timer, as an API would.
-func (h *house) timer(n *atomic.Int64, tm schedule.Timer) {
+func (h *fixture) timer(n *atomic.Int64, tm schedule.Timer) {
 	h.t.Helper()
 	h.worker(worker.Config{}, job("tick", jobs.Options{}, n))
 	set, err := tm.Settings(time.Now(), "")
@@ -43,7 +43,7 @@ func timers(t *testing.T, name string, tm schedule.Timer, want ...float64) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			h := newHouse(t)
+			h := newFixture(t)
 			defer h.close()
 			var n atomic.Int64
 			time.Sleep(time.Second)
@@ -136,7 +136,7 @@ func TestS2_31RepetitionsThenFinished(t *testing.T) {
 	timers(t, "R4/PT3S", schedule.Timer{DueTime: "10s", Period: "R4/PT3S"}, 10, 13, 16, 19)
 	timers(t, "R4/3s", schedule.Timer{DueTime: "10s", Period: "R4/3s"}, 10, 13, 16, 19)
 	synctest.Test(t, func(t *testing.T) { // without a first time, as an expression, and through a change of leaders
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "R4/PT3S"}, &n))
@@ -160,7 +160,7 @@ func TestS2_32AbsoluteTimes(t *testing.T) {
 		timers(t, text, schedule.Timer{DueTime: text, Period: "0s"}, 600)
 	}
 	synctest.Test(t, func(t *testing.T) { // on the clocks of the job's zone
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		from := time.Now()
@@ -182,7 +182,7 @@ func TestS2_33CronIgnoresTheDueTime(t *testing.T) {
 
 func TestS2_34External(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.timer(&n, schedule.Timer{DueTime: "0s", Period: "external"})
@@ -203,7 +203,7 @@ func TestS2_34External(t *testing.T) {
 func TestS2_35TTLEndsTheSchedule(t *testing.T) {
 	timers(t, "ttl", schedule.Timer{DueTime: "10s", Period: "10s", TTL: "35s"}, 10, 20, 30)
 	synctest.Test(t, func(t *testing.T) { // as a setting, counted from when the job was written
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Minute, TTL: 3 * time.Minute}, &n))
@@ -226,7 +226,7 @@ func TestS2_35TTLInDays(t *testing.T) {
 // An interval that counts from the end of the last run: while a run lasts, nothing is due, under any leader.
 func TestS2_28FixedDelayCountsFromTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		lasts := []time.Duration{30 * time.Second, 10 * time.Minute, time.Second, 0, 0, 0, 0, 0, 0, 0, 0, 0}
@@ -259,7 +259,7 @@ func TestS2_28FixedDelayCountsFromTheEnd(t *testing.T) {
 // that comes while no node leads is remembered by the commit that made it.
 func TestFixedDelayPausedAndSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Minute, AfterEnd: true}, &n))

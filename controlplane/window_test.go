@@ -30,7 +30,7 @@ func (c *counted) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) err
 	return c.Bus.Hand(ctx, lane, list)
 }
 
-func (h *house) flood(key jobs.Key, n int) {
+func (h *fixture) flood(key jobs.Key, n int) {
 	h.t.Helper()
 	batch := make([]kernel.Envelope, n)
 	for i := range batch {
@@ -46,7 +46,7 @@ func (h *house) flood(key jobs.Key, n int) {
 
 func TestWaitingRunsDoNotBecomeMessages(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		c := &counted{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})}
@@ -85,7 +85,7 @@ func TestWaitingRunsDoNotBecomeMessages(t *testing.T) {
 
 func TestAThousandRunsThroughOneSlot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		h.worker(worker.Config{}, j.work("one", 0, true, jobs.Options{MaxConcurrency: 1}))
@@ -100,7 +100,7 @@ func TestAThousandRunsThroughOneSlot(t *testing.T) {
 
 func TestRecurringOverlapIsSkipped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.worker(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error {
 			time.Sleep(90 * time.Second)
@@ -128,7 +128,7 @@ func TestRecurringOverlapIsSkipped(t *testing.T) {
 
 func TestPriorityGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var order []string
 		h.worker(worker.Config{Slots: 1}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(_ context.Context, a charge) error {
@@ -155,7 +155,7 @@ func TestPriorityGoesFirst(t *testing.T) {
 // A job that only some workers of the app have goes to those by their personal lane.
 func TestAKeyThatOnlySomeServeReachesThem(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		var j journal
 		both := j.work("both", 0, true, jobs.Options{})

@@ -31,7 +31,7 @@ func (r *whoRan) parted() string {
 
 // One run becomes one for each worker, with index and total. It counts once where runs are counted.
 func TestS0_24Broadcast(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		stops := h.fleet("abc", worker.Config{}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteBroadcast, MaxConcurrency: 1}, time.Minute))
 		time.Sleep(3 * time.Second) // a new leader asks first who is there
 		h.ask("charge", "1", "2")
@@ -59,7 +59,7 @@ func TestS0_24Broadcast(t *testing.T) {
 		}
 		h.ask("charge", "3")
 		time.Sleep(time.Minute)
-		if run := h.runs("charge")[0]; run.State != jobs.Skipped || run.Cause != kernel.ByNobody || len(h.runs("charge")) != 7 {
+		if run := h.runs("charge")[0]; run.State != jobs.Skipped || run.Cause != kernel.ByNoWorker || len(h.runs("charge")) != 7 {
 			t.Errorf("with no worker there is a run that is %s by %s", run.State, run.Cause)
 		}
 	})
@@ -67,7 +67,7 @@ func TestS0_24Broadcast(t *testing.T) {
 
 // Due times are expanded as well, by IDs that follow from them; one part is run again alone, as the same part.
 func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		var failing string
 		job := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
 			at := jobs.Attempt(ctx)
@@ -122,7 +122,7 @@ type deafBus struct {
 
 func (d *deafBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
 	if strings.HasPrefix(lane.Worker, d.deaf+"-") {
-		return bus.ErrNobody
+		return bus.ErrNoReceiver
 	}
 	return d.Bus.Hand(ctx, lane, list)
 }
@@ -130,7 +130,7 @@ func (d *deafBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) err
 // An offer that does not reach the worker that was chosen goes to another at once; nothing is lost, nothing runs twice.
 func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		h.restartOn(&deafBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), "a"})
@@ -145,7 +145,7 @@ func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 		h.over("charge", 2)
 	})
 	// A worker that is drained in the midst of a flood.
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		stops := h.fleet("abc", worker.Config{Slots: 4}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteRoundRobin}, 50*time.Millisecond))
 		h.flood("charge", 300)
 		time.Sleep(200 * time.Millisecond)
@@ -165,7 +165,7 @@ func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 // A worker that is drained takes nothing new, finishes what it runs, stays, and takes runs again when it is resumed;
 // another leader knows of it.
 func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		job := r.job(jobs.Options{Key: "charge"}, time.Minute)
 		h.worker(worker.Config{Name: "a", Slots: 4}, job)
 		h.ask("charge", "1")
@@ -211,7 +211,7 @@ func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
 // A job that no worker has any more, although others of its app live, is marked stopped, also on its page. Due times
 // are decided when a worker has it again.
 func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		old := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "old", Cron: "0 0 * * * *"})
 		h.worker(worker.Config{Name: "a"}, r.job(jobs.Options{Key: "charge"}, 0))
 		stop := h.worker(worker.Config{Name: "b"}, old)
@@ -232,8 +232,8 @@ func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
 			t.Fatal("it is not stopped")
 		}
 		e, err := ops.New(ops.Config{Store: h.store, Live: planeLive{h}}).Explain(h.ctx, ops.Who{}, "old")
-		if err != nil || !strings.Contains(strings.Join(e.Says, " "), "no online worker of the app default has it any more") {
-			t.Errorf("it says %q, %v", e.Says, err)
+		if err != nil || !strings.Contains(strings.Join(e.Text, " "), "no online worker of the app default has it any more") {
+			t.Errorf("it says %q, %v", e.Text, err)
 		}
 		time.Sleep(4 * time.Hour)
 		if n := len(h.runs("old")); n != 0 {
@@ -252,7 +252,7 @@ func TestS0_11AJobThatNoWorkerHasIsStopped(t *testing.T) {
 }
 
 func TestS0_12NewJobsWaitToBeStarted(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.must(kernel.Configure{NewJobs: new(kernel.NewDisabled)})
 		tick := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "tick", Every: time.Minute})
 		h.worker(worker.Config{}, tick)
@@ -275,7 +275,7 @@ func TestS0_12NewJobsWaitToBeStarted(t *testing.T) {
 
 // While a new version is rolled out, its runs go to workers that have it.
 func TestS0_12RunsOfANewVersionGoToItsWorkers(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.worker(worker.Config{Name: "a"}, r.job(jobs.Options{Key: "charge", Version: 1, CodeVersion: jobs.CodeCurrent}, 0))
 		h.ask("charge", "1")
 		h.worker(worker.Config{Name: "b"}, r.job(jobs.Options{Key: "charge", Version: 2, CodeVersion: jobs.CodeCurrent}, 0))
@@ -289,7 +289,7 @@ func TestS0_12RunsOfANewVersionGoToItsWorkers(t *testing.T) {
 func TestS3_11ASlowJobHoldsUpNoOther(t *testing.T) { TestS3_21SlotsOfAJob(t) }
 
 func TestS3_21SlotsOfAJob(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.worker(worker.Config{Name: "a", Slots: 4}, r.job(jobs.Options{Key: "slow", Slots: 2}, time.Hour), r.job(jobs.Options{Key: "quick"}, time.Millisecond))
 		h.flood("slow", 200) // more than the window holds
 		time.Sleep(time.Second)
@@ -325,7 +325,7 @@ func (o *opening) Run(context.Context) error { *o.calls = append(*o.calls, "run 
 // A job is initialised before it is offered anything, and closed when its worker ends. One that fails is not served,
 // and its worker reports that; others continue.
 func TestS3_02InitAndClose(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		var calls []string
 		good := jobs.NewRecurring(&opening{&calls, "good", false}, jobs.Options{Key: "good", Cron: "0 0 * * * *"})
 		bad := jobs.NewRecurring(&opening{&calls, "bad", true}, jobs.Options{Key: "bad", Cron: "0 0 * * * *"})
@@ -353,7 +353,7 @@ func TestS3_02InitAndClose(t *testing.T) {
 
 // A waiting run states what it waits for.
 func TestS3_12AWaitingRunShowsWhy(t *testing.T) {
-	inBubble(t, func(t *testing.T, h *house, r *whoRan) {
+	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
 		h.worker(worker.Config{Name: "a", Slots: 1}, r.job(jobs.Options{Key: "gpu", Needs: []string{"gpu"}}, 0), r.job(jobs.Options{Key: "pinned", Pin: "b"}, 0),
 			r.job(jobs.Options{Key: "free", Route: jobs.RouteFirst}, time.Hour))
 		h.ask("gpu", "1")
@@ -364,8 +364,8 @@ func TestS3_12AWaitingRunShowsWhy(t *testing.T) {
 		for key, want := range map[jobs.Key]string{"gpu": "1 run waits: no worker with the tag gpu is online.",
 			"pinned": "1 run waits: the worker b, to which it is pinned, is offline.", "free": "1 run waits: each worker that may take it has no free slot."} {
 			e, err := verbs.Explain(h.ctx, ops.Who{}, key)
-			if err != nil || !slices.Contains(e.Says, want) {
-				t.Errorf("%s is explained by %q, %v; want %q", key, e.Says, err, want)
+			if err != nil || !slices.Contains(e.Text, want) {
+				t.Errorf("%s is explained by %q, %v; want %q", key, e.Text, err, want)
 			}
 		}
 	})
@@ -384,7 +384,7 @@ func (s slowBus) Offer(ctx context.Context, queue string, lane bus.Lane, lists .
 // Runs do not wait for the lane of their app to be made: until then workers are offered them by name.
 func TestRunsDoNotWaitForTheirLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		h.restartOn(slowBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})})
@@ -423,7 +423,7 @@ func (l lateBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) erro
 // by name until it does, which is soon after.
 func TestRunsDoNotWaitForAnUnknownQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		var offered atomic.Int64

@@ -25,7 +25,7 @@ func TestLeaderThatDoesNotAnswer(t *testing.T) {
 	for _, test := range []struct {
 		call error
 		want jobs.Code
-	}{{lost, jobs.Unknown}, {bus.ErrNobody, jobs.Unavailable}} {
+	}{{lost, jobs.Unknown}, {bus.ErrNoReceiver, jobs.Unavailable}} {
 		c := &cluster{live: &live{plane: new(controlplane.ControlPlane)}, calls: silent{err: test.call}}
 		_, invited := c.Invite(t.Context(), ops.Who{})
 		for what, err := range map[string]error{

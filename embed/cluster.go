@@ -179,7 +179,7 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Tolerates, s.Says = tolerates(members)
+		s.Tolerates, s.Text = tolerates(members)
 		s.ApplyVersion = c.store.ApplyVersion()
 		for _, m := range members {
 			n, known := nodes[m.Name]
@@ -202,8 +202,8 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 			online++
 		}
 	}
-	if s.Tolerates, s.Says = online-1, "all but one of the nodes may fail; the database must not"; online < 2 {
-		s.Tolerates, s.Says = 0, "no fault tolerance"
+	if s.Tolerates, s.Text = online-1, "all but one of the nodes may fail; the database must not"; online < 2 {
+		s.Tolerates, s.Text = 0, "no fault tolerance"
 	}
 	return s, nil
 }
@@ -245,7 +245,7 @@ func asked[A any](ctx context.Context, c *cluster, w clusterRequest) (answer A, 
 	defer cancel()
 	raw, err := c.calls.Call(ctx, bus.ServiceCluster, bus.Encode(w))
 	switch {
-	case errors.Is(err, bus.ErrNobody), err != nil && jobs.CodeOf(err) == jobs.Unknown && w.What == requestStatus: // nothing was done
+	case errors.Is(err, bus.ErrNoReceiver), err != nil && jobs.CodeOf(err) == jobs.Unknown && w.What == requestStatus: // nothing was done
 		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer: %v", err)
 	case err != nil:
 		return answer, err

@@ -156,8 +156,8 @@ func eventually(t *testing.T, what string, ok func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// house is nodes on one database, with a worker. The one that leads is a process of its own, so that it can be killed.
-type house struct {
+// fixture is nodes on one database, with a worker. The one that leads is a process of its own, so that it can be killed.
+type fixture struct {
 	leader  *exec.Cmd
 	standby *embed.Scheduler
 	third   *embed.Scheduler // of three
@@ -173,13 +173,13 @@ type ring struct{ N int }
 var ringJob = jobs.Trigger[ring]("test.ring")
 
 // newPair is two nodes with one NATS server beside them.
-func newPair(t *testing.T) *house {
+func newPair(t *testing.T) *fixture {
 	server, err := embedded.Start(embedded.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = server.Stop() })
-	h := newHouse()
+	h := newFixture()
 	h.place = place{Name: "b", Database: sqltest.Postgres.New(t), NATS: server.URL()}
 	a := h.place
 	a.Name = "a"
@@ -191,8 +191,8 @@ func newPair(t *testing.T) *house {
 
 // newThree is three nodes, each with a NATS server in its process. They share a database, or have a copy of the rows
 // each.
-func newThree(t *testing.T, copies bool) *house {
-	h := newHouse()
+func newThree(t *testing.T, copies bool) *fixture {
+	h := newFixture()
 	var clients []string
 	var ports []int
 	for range 3 {
@@ -280,10 +280,10 @@ func (m *member) start(t *testing.T) {
 // client is where the clients of a place's NATS server go.
 func (p place) client() string { return fmt.Sprintf("nats://127.0.0.1:%d", p.Port) }
 
-func newHouse() *house { return &house{rung: map[int]int{}, hold: make(chan struct{})} }
+func newFixture() *fixture { return &fixture{rung: map[int]int{}, hold: make(chan struct{})} }
 
 // work starts a worker.
-func (h *house) work(t *testing.T, nats string) {
+func (h *fixture) work(t *testing.T, nats string) {
 	w, err := carillon.NewWorker(nats, worker.Config{App: "bells", Name: "w1"},
 		jobs.NewTriggered(jobs.TriggeredFunc[ring](func(ctx context.Context, r ring) error {
 			h.mu.Lock()
@@ -315,7 +315,7 @@ func (h *house) work(t *testing.T, nats string) {
 
 // shows waits until a page or API response of the standby has all of these texts, which takes a leader that answers. It
 // stops waiting when needNot, which may be nil, returns true.
-func (h *house) shows(t *testing.T, needNot func() bool, path string, texts ...string) {
+func (h *fixture) shows(t *testing.T, needNot func() bool, path string, texts ...string) {
 	t.Helper()
 	var last *httptest.ResponseRecorder
 	defer func() {
@@ -444,7 +444,7 @@ func TestStandbyTakesOverTheBus(t *testing.T) { takeOver(t, newThree(t, false)) 
 // And so it is if the rows died with it, of which the others have copies.
 func TestCopiesTakeOver(t *testing.T) { takeOver(t, newThree(t, true)) }
 
-func takeOver(t *testing.T, h *house) {
+func takeOver(t *testing.T, h *fixture) {
 	close(h.hold)
 	var next atomic.Int64
 	asking, enough := context.WithCancel(t.Context())

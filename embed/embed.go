@@ -132,26 +132,26 @@ func (by Triggering) check(cfg Config) error {
 
 // Scheduler is a scheduler inside a program: call Run once and then Close, or Stop if Start made it.
 type Scheduler struct {
-	log        *slog.Logger
-	live       *live
-	cluster    *cluster // nil = a single node
-	store      *led
-	database   *sqlstore.Store // nil = rows are in another store
-	plane      *controlplane.ControlPlane
-	ops        *ops.Ops
-	client     *client.Client
-	worker     *worker.Worker  // nil = no jobs
-	pull       *pull           // serves HTTP workers
-	httpWorker *worker.Worker  // of HTTP jobs; nil = other processes run them
-	runner     *httpjob.Runner // of httpWorker
-	poster     *webhook.Poster // nil = no webhook
-	tenant     jobs.Tenant
-	keys       []jobs.Key
-	handler    http.Handler
-	close      []func() error       // in the order of opening
-	elector    controlplane.Elector // nil = it always leads
-	failed     <-chan error         // of the store, which is then unusable
-	deliver    func(context.Context, metastore.Applier) error
+	log         *slog.Logger
+	live        *live
+	cluster     *cluster // nil = a single node
+	store       *led
+	database    *sqlstore.Store // nil = rows are in another store
+	plane       *controlplane.ControlPlane
+	ops         *ops.Ops
+	client      *client.Client
+	worker      *worker.Worker  // nil = no jobs
+	httpWorkers *httpWorkers    // serves HTTP workers
+	httpWorker  *worker.Worker  // of HTTP jobs; nil = other processes run them
+	runner      *httpjob.Runner // of httpWorker
+	poster      *webhook.Poster // nil = no webhook
+	tenant      jobs.Tenant
+	keys        []jobs.Key
+	handler     http.Handler
+	close       []func() error       // in the order of opening
+	elector     controlplane.Elector // nil = it always leads
+	failed      <-chan error         // of the store, which is then unusable
+	deliver     func(context.Context, metastore.Applier) error
 
 	stopping atomic.Bool
 	cancel   context.CancelFunc // set by Start
@@ -202,7 +202,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		if !rows.shared {
 			return nil, kernel.Invalid("embed: Open needs Database")
 		}
-		rows.elector = doorkeeper{rows.elector, cfg.Open}
+		rows.elector = listening{rows.elector, cfg.Open}
 	}
 	s.failed, s.deliver, s.elector = rows.failed, rows.deliver, rows.elector
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: cfg.Node}
@@ -210,7 +210,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if err != nil {
 		return nil, err
 	}
-	plane := controlplane.Config{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version, NATS: cfg.NATS, Kept: cfg.Kept, Store: rows.store, Clock: rows.clock, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Retain: rows.retain, RetainBytes: cfg.RetainBytes, KeepCounts: cfg.KeepCounts, Copy: rows.copies != nil, Beside: rows.beside, Membership: rows.members}
+	plane := controlplane.Config{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version, NATS: cfg.NATS, Kept: cfg.Kept, Store: rows.store, Clock: rows.clock, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Retain: rows.retain, RetainBytes: cfg.RetainBytes, KeepCounts: cfg.KeepCounts, Copy: rows.copies != nil, WatchCommits: rows.beside, Membership: rows.members}
 	if cfg.Cluster != nil {
 		plane.Route = cfg.Cluster.Route
 	}
@@ -239,14 +239,14 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	s.store = newLed(s.plane, quota, busstore.New(heeding, as), rows.copies, rows.shared, cfg.Open != nil)
 	s.client = client.New(s.store, node, client.Config{})
 	s.close = append(s.close, s.client.Close)
-	s.pull = newPull(cfg, func(ctx context.Context) error {
+	s.httpWorkers = newHTTPWorkers(cfg, func(ctx context.Context) error {
 		if cfg.Open == nil {
 			return nil // the bus reaches every leader
 		}
 		return s.store.ready(ctx)
 	})
-	s.close = append(s.close, func() error { s.pull.close(); return nil })
-	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Cleaning { return ops.Cleaning(s.plane.Cleaning()) }, Store: s.store, Logs: rows.logs, Live: s.live, Pull: s.pull, CheckHTTP: cfg.HTTPJobs.Check}
+	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
+	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check}
 	if shared && (rows.shared && cfg.Open == nil || cfg.Cluster != nil) {
 		s.cluster = &cluster{store: rows.copies, live: s.live, calls: heeding}
 		if cfg.Cluster != nil {
@@ -422,7 +422,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}, func(error) { stopWork(); <-idle })
 	}
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.pull.close(); stopServing() })
+	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.httpWorkers.close(); stopServing() })
 	g.Add(func() error { return s.plan(planning) }, func(error) { stopPlan() })
 	if s.poster != nil { // last: it sends the events of the shutdown, too
 		posting, stopPosting := context.WithCancel(context.WithoutCancel(ctx))

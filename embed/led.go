@@ -147,7 +147,7 @@ func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, met
 		return ask(ctx, e.here)
 	case leader.Here && e.current(ctx) == nil, e.copies == nil && (leader.Here || leader.Term == 0):
 		return ask(ctx, e.here)
-	case leader.Term > 0 && !leader.Here && (e.copies == nil || e.copies.Heard()):
+	case leader.Term > 0 && !leader.Here && (e.copies == nil || e.copies.HasLeader()):
 		asking, cancel := context.WithTimeout(ctx, readPatience)
 		answer, err = ask(asking, e.there)
 		cancel()
@@ -228,13 +228,13 @@ func (e elsewhere) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kerne
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Audit, error) { return r.Audits(ctx, q) })
 }
 
-// doorkeeper opens a process's bus to other processes while it leads.
-type doorkeeper struct {
+// listening opens a process's bus to other processes while it leads.
+type listening struct {
 	controlplane.Elector
 	open func() (shut func(), err error)
 }
 
-func (d doorkeeper) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
+func (d listening) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
 	return d.Elector.Lead(ctx, func(ctx context.Context, term uint64) error {
 		shut, err := d.open()
 		if err != nil {

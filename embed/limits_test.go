@@ -12,7 +12,7 @@ import (
 )
 
 // bearer grants a token and answers with the header that shows it.
-func (o *office) bearer(tenant jobs.Tenant, n ops.NewToken) []string {
+func (o *pollFixture) bearer(tenant jobs.Tenant, n ops.NewToken) []string {
 	o.t.Helper()
 	_, text, err := o.Ops().Grant(o.t.Context(), ops.Who{Tenant: tenant, Actor: "person:root", Role: ops.Admin}, n)
 	if err != nil {

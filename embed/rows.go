@@ -76,14 +76,14 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metastore.Clock) (rows, error) {
 	conf := sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger}
 	if cfg.Triggering == Distributed {
-		conf.LookEvery = lookBeside
+		conf.LookEvery = watchCommits
 	}
 	store, err := sqlstore.Open(ctx, conf)
 	if err != nil {
 		return rows{}, err
 	}
 	s.database, s.close = store, append(s.close, store.Close)
-	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, where: store.Where(), shared: true, deliver: store.Deliver, beside: store.Beside,
+	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, where: store.Where(), shared: true, deliver: store.Deliver, beside: store.WatchCommits,
 		backup: func(context.Context, io.Writer) error { return kernel.Refuse(jobs.Conflict, "%s", store.HowToBackUp()) }}
 	if cfg.Triggering == Distributed {
 		r.members = store
@@ -92,7 +92,7 @@ func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metasto
 }
 
 // lookBeside is how often the leader polls for runs that other nodes fired, if the database sends no notifications.
-const lookBeside = 50 * time.Millisecond
+const watchCommits = 50 * time.Millisecond
 
 // oldest is the maximum age of a copy in a backup from a node that does not lead.
 const oldest = 10 * time.Second

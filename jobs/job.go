@@ -47,7 +47,7 @@ type Options struct {
 	Name        string // default: the key
 	Description string
 	Tags        []string
-	Version     int // of the code: the highest that registers sets what nobody edited
+	Version     int // of the code: the highest that registers sets unedited fields
 
 	Cron     string        // when it runs: 5 fields; 6, seconds first; 7, years last; or @daily, ... (recurring jobs only)
 	Every    time.Duration // or: at this interval; neither: only when asked, until somebody gives it a schedule
@@ -110,7 +110,7 @@ type Job struct {
 	err     error
 }
 
-// NewRecurring makes a Job of a recurring one. What is wrong with it is told when a worker is made of it.
+// NewRecurring makes a Job of a recurring one. worker.New returns what is wrong with it.
 func NewRecurring(j RecurringJob, o Options) Job {
 	job := Job{value: j, options: o, key: keyOf(j, o), err: missing(j, o)}
 	job.run = func(ctx context.Context, _ []byte) error { return j.Run(ctx) }

@@ -68,8 +68,8 @@ func (c *change) apply() error {
 		return c.checkpoint(k)
 	case kernel.Expect:
 		return c.expect(k)
-	case kernel.Hear:
-		return c.hear(k)
+	case kernel.Report:
+		return c.report(k)
 	case kernel.Expire:
 		return c.expire(k)
 	case kernel.Cancel:
@@ -102,7 +102,7 @@ func (c *change) apply() error {
 		return c.signIn(k)
 	case kernel.SignOut:
 		return c.signOut(k)
-	case kernel.Trim:
+	case kernel.PurgeAudit:
 		return c.trim(k)
 	case kernel.Invite:
 		return c.invite(k)
@@ -120,8 +120,8 @@ func (c *change) apply() error {
 		return c.drain(k)
 	case kernel.Mark:
 		return c.mark(k)
-	case kernel.Clean:
-		return c.clean(k)
+	case kernel.Purge:
+		return c.purge(k)
 	case kernel.Backfill:
 		return c.backfill(k)
 	case kernel.Notify:

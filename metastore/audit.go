@@ -94,7 +94,7 @@ func held(names []string, before, after *kernel.Policy) (was, is fields) {
 func defaults(before, after *kernel.Settings) (was, is fields) {
 	was, is = fields{}, fields{}
 	for _, name := range before.Changed(after) {
-		put(was, is, name, before.Said(name), after.Said(name))
+		put(was, is, name, before.Value(name), after.Value(name))
 	}
 	return was, is
 }
@@ -130,7 +130,7 @@ func (c *change) auditRun(run *kernel.Run, before fields) {
 
 // trim drops rows that are old enough. Commands do without them: a purged range is not extended, and an expired
 // session stays invalid.
-func (c *change) trim(k kernel.Trim) error {
+func (c *change) trim(k kernel.PurgeAudit) error {
 	before := k.Before
 	if oldest := c.at.Add(-kernel.KeepHistory); before.After(oldest) {
 		before = oldest

@@ -106,12 +106,12 @@ func (c *change) registerNew(k kernel.Register) error {
 		if !k.Start {
 			return c.missed(gone)
 		}
-		d.Revision, d.Cleaned = gone.Revision, gone.Cleaned // a node that was down has yet to purge up to there
+		d.Revision, d.Purged = gone.Revision, gone.Purged // a node that was down has yet to purge up to there
 	}
 	if g := c.global(); g.Jobs >= g.Quota() {
 		return kernel.Refuse(jobs.Exhausted, "too many jobs: %d of %d (job %s): delete some, or raise maxJobs in the settings", g.Jobs, g.Quota(), job.Key)
 	}
-	if c.global().NewJobs == kernel.NewDisabled && k.Worker != kernel.Nobody {
+	if c.global().NewJobs == kernel.NewDisabled && k.Worker != kernel.NoWorker {
 		d.Edits.Disabled = new(true) // to start it takes an edit
 	}
 	c.changed(d, nil)

@@ -46,7 +46,7 @@ func (c *change) expand(k kernel.Expand) error {
 	}
 	run := *row
 	if len(k.Workers) == 0 {
-		if run, err = run.Skip(c.at, kernel.ByNobody, ""); err != nil {
+		if run, err = run.Skip(c.at, kernel.ByNoWorker, ""); err != nil {
 			return err
 		}
 		c.leave(&run, jobs.Enqueued)

@@ -40,7 +40,7 @@ func (c *change) notify(k kernel.Notify) error {
 	return c.ask(kernel.Create{ID: id, Key: k.Key(), Args: k.Args(of), Origin: kernel.FromParent, Parent: of.ID})
 }
 
-func (c *change) hear(k kernel.Hear) error {
+func (c *change) report(k kernel.Report) error {
 	row, err := c.run(k.ID)
 	if jobs.CodeOf(err) == jobs.NotFound && err != nil {
 		return kernel.ErrNotSigned // an unauthorized sender learns nothing about runs
@@ -48,7 +48,7 @@ func (c *change) hear(k kernel.Hear) error {
 	if err != nil {
 		return err
 	}
-	run, again, err := row.Hear(k)
+	run, again, err := row.Report(k)
 	if err != nil {
 		return err
 	}

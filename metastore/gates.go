@@ -417,7 +417,7 @@ func (c *change) alarm(ref kernel.Ref) {
 		return
 	}
 	g := c.gate(ref.Name, first)
-	if !g.Shut(c.at) || first.Opens.Equal(g.Opens) {
+	if !g.Throttled(c.at) || first.Opens.Equal(g.Opens) {
 		return
 	}
 	run := *first

@@ -173,7 +173,7 @@ func (g *gathering) named(e *kernel.Envelope) {
 		g.ref(kernel.RunRef(t, k.ID))
 	case kernel.Expect:
 		g.ref(kernel.RunRef(t, k.ID))
-	case kernel.Hear:
+	case kernel.Report:
 		g.ref(kernel.RunRef(t, k.ID))
 	case kernel.Expire:
 		g.ref(kernel.RunRef(t, k.ID))
@@ -229,7 +229,7 @@ func (g *gathering) named(e *kernel.Envelope) {
 		g.ref(kernel.GlobalRef(t))
 	case kernel.Mark:
 		g.job(t, k.Key)
-	case kernel.Clean:
+	case kernel.Purge:
 		g.ref(kernel.GlobalRef(t))
 		if k.Key != "" {
 			g.job(t, k.Key)
@@ -250,7 +250,7 @@ func (g *gathering) named(e *kernel.Envelope) {
 	case kernel.DropCalendar:
 		g.ref(kernel.CalendarRef(t, k.Name))
 		g.ref(kernel.GlobalRef(t))
-	case kernel.Trim:
+	case kernel.PurgeAudit:
 		for _, ref := range k.Refs {
 			ref.Tenant = t
 			g.ref(ref)
@@ -462,7 +462,7 @@ func runOf(k kernel.Command) jobs.ID {
 		return k.ID
 	case kernel.Expect:
 		return k.ID
-	case kernel.Hear:
+	case kernel.Report:
 		return k.ID
 	case kernel.Checkpoint:
 		return k.ID

@@ -161,8 +161,8 @@ type Agenda interface {
 	// not have been used since that was changed. It leaves out those that only their rate keeps shut: there, the
 	// first waiting run wakes when they open.
 	Unserved(ctx context.Context, limit int) ([]kernel.Ref, error)
-	// Lapsed lists unique keys that expired at or before until.
-	Lapsed(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error)
+	// Expired lists unique keys that expired at or before until.
+	Expired(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error)
 	// Aged lists rows that became history before a time (see DoneAt), the oldest first: what Trim is for.
 	Aged(ctx context.Context, before time.Time, limit int) ([]kernel.Ref, error)
 	// State is the row the store keeps about itself.

@@ -132,7 +132,7 @@ func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kern
 }
 
 func (q *Quota) register(ctx context.Context, s Store, e *kernel.Envelope, k *kernel.Register) error {
-	if k.Worker == kernel.Nobody {
+	if k.Worker == kernel.NoWorker {
 		return nil
 	}
 	if _, err := s.Definition(ctx, e.Tenant, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {

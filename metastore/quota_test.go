@@ -48,9 +48,9 @@ func TestQuotas(t *testing.T) {
 
 		apply("", "worker:w1", job("shop", "w1", "a"), job("shop", "w1", "b"))
 		apply("limits.jobs-per-app", "worker:w2", job("shop", "w2", "c"))
-		apply("", "worker:w2", job("shop", "w2", "a"))           // it is there
-		apply("", "worker:w2", job("bank", "w2", "c"))           // another app
-		apply("", "person:ann", job("shop", kernel.Nobody, "d")) // a person
+		apply("", "worker:w2", job("shop", "w2", "a"))             // it is there
+		apply("", "worker:w2", job("bank", "w2", "c"))             // another app
+		apply("", "person:ann", job("shop", kernel.NoWorker, "d")) // a person
 
 		first := run()
 		apply("limits.waiting-runs-per-token", "client:one", first, run(), run(), run())

@@ -59,11 +59,11 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	if c.Store != nil {
 		store(s, c.Store.Stats())
 	}
-	cleaned := c.Plane.Cleaning()
-	s.counter("cleaned_runs_total", "Finished runs that this process has purged.", float64(cleaned.Total))
-	if !cleaned.Looked.IsZero() {
-		s.gauge("cleaned_timestamp_seconds", "When this process last checked for runs to purge; missing if it has not.", float64(cleaned.Looked.UnixMilli())/1000)
-		s.gauge("kept_bytes", "Approximate bytes of finished runs then.", float64(cleaned.Bytes))
+	purged := c.Plane.Purging()
+	s.counter("purged_runs_total", "Finished runs that this process has purged.", float64(purged.Total))
+	if !purged.Looked.IsZero() {
+		s.gauge("purged_timestamp_seconds", "When this process last checked for runs to purge; missing if it has not.", float64(purged.Looked.UnixMilli())/1000)
+		s.gauge("kept_bytes", "Approximate bytes of finished runs then.", float64(purged.Bytes))
 	}
 	if c.Extra != nil {
 		c.Extra(func(v Value) {

@@ -30,7 +30,7 @@ type Plane interface {
 	Totals() controlplane.Totals
 	Workers(jobs.Tenant) []controlplane.Member
 	ClockOff() time.Duration
-	Cleaning() controlplane.Cleaning
+	Purging() controlplane.Purging
 	Leading() (term uint64, since time.Time)
 }
 

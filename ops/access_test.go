@@ -17,7 +17,7 @@ import (
 
 var root = ops.Who{Actor: "person:root", Role: ops.Admin}
 
-func (d *desk) grant(want ops.NewToken) (*kernel.Token, string) {
+func (d *fixture) grant(want ops.NewToken) (*kernel.Token, string) {
 	d.t.Helper()
 	token, text, err := d.Grant(d.t.Context(), root, want)
 	if err != nil {
@@ -27,7 +27,7 @@ func (d *desk) grant(want ops.NewToken) (*kernel.Token, string) {
 }
 
 func TestTokens(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	_, text := d.grant(ops.NewToken{Name: "Ann", Role: "operator", For: time.Hour})
 	if !strings.HasPrefix(text, "carillon_default_") || len(text) != len("carillon_default_12345678_")+26 {
 		t.Errorf("a token is %q", text)
@@ -68,7 +68,7 @@ func TestTokens(t *testing.T) {
 }
 
 func TestTokensRefused(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.grant(ops.NewToken{Name: "Ann", Role: "admin"})
 	for _, want := range []ops.NewToken{
 		{Name: "", Role: "admin"}, {Name: "a\nb", Role: "admin"}, {Name: "b", Role: "root"}, {Name: "b", Role: ""}, {Name: "b", Role: "none"},
@@ -108,7 +108,7 @@ func (p picky) Token(ctx context.Context, tenant jobs.Tenant, id string) (*kerne
 
 // A malformed token is a wrong token like any other, not a failure of the store, which would not count as a wrong try.
 func TestTokensOfNonsense(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	o := ops.New(ops.Config{Store: picky{d.store}})
 	for _, id := range []string{"\xff\xfe\xfd\xfc\xfb\xfa\xf9\xf8", "abc\x00defg", "ABCDEFGH", "' OR 1=1", "a2b4c6d8"} {
 		if _, err := o.Authenticate(t.Context(), "carillon_default_"+id+"_ABCDEFGHIJKLMNOPQRSTUVWXYZ"); !errors.Is(err, jobs.Forbidden) {
@@ -118,7 +118,7 @@ func TestTokensOfNonsense(t *testing.T) {
 }
 
 func TestSessions(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	token, text := d.grant(ops.NewToken{Name: "Ann", Role: "operator"})
 	in := func(cookie string) bool {
 		t.Helper()
@@ -168,7 +168,7 @@ func TestSessions(t *testing.T) {
 }
 
 func TestAdmit(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, c := range []struct {
 		want ops.NewToken
 		role bus.Role
@@ -200,7 +200,7 @@ func TestAdmit(t *testing.T) {
 }
 
 func TestSealFollowsTheOldestToken(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	seal := func(who ops.Who) string {
 		t.Helper()
 		key, err := d.Seal(t.Context(), who)
@@ -221,32 +221,32 @@ func TestSealFollowsTheOldestToken(t *testing.T) {
 
 func TestDelete(t *testing.T) {
 	for _, c := range []struct {
-		name string
-		k    kernel.Delete
-		fate ops.Fate
-		want jobs.Code // "" = deleted
-		runs jobs.State
-		n    int
+		name     string
+		k        kernel.Delete
+		liveRuns ops.LiveRuns
+		want     jobs.Code // "" = deleted
+		runs     jobs.State
+		n        int
 	}{
 		{"without a word", kernel.Delete{Key: "app.work"}, "", jobs.Conflict, jobs.Enqueued, 0},
-		{"an old revision", kernel.Delete{Key: "app.work", IfRevision: 7}, ops.FateCancel, jobs.Stale, jobs.Enqueued, 0},
+		{"an old revision", kernel.Delete{Key: "app.work", IfRevision: 7}, ops.CancelLiveRuns, jobs.Stale, jobs.Enqueued, 0},
 		{"another word", kernel.Delete{Key: "app.work"}, "keep", jobs.BadInput, jobs.Enqueued, 0},
-		{"unknown", kernel.Delete{Key: "app.nothing"}, ops.FateCancel, jobs.NotFound, jobs.Enqueued, 0},
-		{"cancel", kernel.Delete{Key: "app.work", IfRevision: 1}, ops.FateCancel, "", jobs.Cancelled, 300},
-		{"finish", kernel.Delete{Key: "app.work"}, ops.FateFinish, "", jobs.Enqueued, 0},
+		{"unknown", kernel.Delete{Key: "app.nothing"}, ops.CancelLiveRuns, jobs.NotFound, jobs.Enqueued, 0},
+		{"cancel", kernel.Delete{Key: "app.work", IfRevision: 1}, ops.CancelLiveRuns, "", jobs.Cancelled, 300},
+		{"finish", kernel.Delete{Key: "app.work"}, ops.FinishLiveRuns, "", jobs.Enqueued, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			var ids []jobs.ID
 			for range 300 { // more than a page
 				d.now = d.now.Add(time.Millisecond)
 				ids = append(ids, d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
 			}
-			done, err := d.Delete(t.Context(), ann, c.k, c.fate)
+			done, err := d.Delete(t.Context(), ann, c.k, c.liveRuns)
 			if done.Cancelled != c.n || (err == nil) != (c.want == "") || err != nil && !errors.Is(err, c.want) {
 				t.Errorf("%+v (%v)", done, err)
 			}
-			if c.fate == "" && !strings.Contains(err.Error(), "300 live runs") {
+			if c.liveRuns == "" && !strings.Contains(err.Error(), "300 live runs") {
 				t.Errorf("it does not say how many: %v", err)
 			}
 			for _, id := range ids {
@@ -272,7 +272,7 @@ func TestPauseOfATriggeredJob(t *testing.T) {
 		state jobs.State
 		let   ops.Let
 	}{{"", jobs.Enqueued, ops.Let{Released: 3}}, {ops.HeldRelease, jobs.Enqueued, ops.Let{Released: 3}}, {ops.HeldDiscard, jobs.Cancelled, ops.Let{Discarded: 3}}} {
-		d := newDesk(t)
+		d := newFixture(t)
 		if _, err := d.Pause(t.Context(), ann, kernel.Pause{Key: "app.work"}); err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func serving(app string, keys ...jobs.Key) ops.Worker {
 }
 
 // run makes a run of a job and lets it end.
-func (d *desk) run(key jobs.Key, outcome kernel.Outcome) jobs.ID {
+func (d *fixture) run(key jobs.Key, outcome kernel.Outcome) jobs.ID {
 	d.t.Helper()
 	d.now = d.now.Add(time.Second)
 	id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: key}).ID
@@ -55,21 +55,21 @@ func TestAttention(t *testing.T) {
 	all := []jobs.Key{"app.nightly", "app.often", "app.work"}
 	for _, c := range []struct {
 		name string
-		do   func(*desk, *members)
+		do   func(*fixture, *members)
 		want string // the kinds and how many
 		says string
 	}{
-		{"nothing to look at", func(*desk, *members) {}, "[]", ""},
-		{"no worker at all", func(_ *desk, c *members) { c.workers = nil }, "[no_worker:3]", "No worker is online to run the 3 jobs"},
-		{"its clock is not the others'", func(_ *desk, c *members) { c.off = -2 * time.Second }, "[clock:1]", "is 2s off the clocks"},
-		{"its clock is nearly the others'", func(_ *desk, c *members) { c.off = 400 * time.Millisecond }, "[]", ""},
-		{"its clock was set", func(_ *desk, c *members) { c.step = -time.Hour }, "[clock:1]", "The clock of n1 was set back by 1h0m0s"},
-		{"none of the app", func(d *desk, c *members) {
+		{"nothing to look at", func(*fixture, *members) {}, "[]", ""},
+		{"no worker at all", func(_ *fixture, c *members) { c.workers = nil }, "[no_worker:3]", "No worker is online to run the 3 jobs"},
+		{"its clock is not the others'", func(_ *fixture, c *members) { c.off = -2 * time.Second }, "[clock:1]", "is 2s off the clocks"},
+		{"its clock is nearly the others'", func(_ *fixture, c *members) { c.off = 400 * time.Millisecond }, "[]", ""},
+		{"its clock was set", func(_ *fixture, c *members) { c.step = -time.Hour }, "[clock:1]", "The clock of n1 was set back by 1h0m0s"},
+		{"none of the app", func(d *fixture, c *members) {
 			c.workers = []ops.Worker{serving("other", all...)}
 			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 			d.now = d.now.Add(time.Minute)
 		}, "[no_worker:1]", "1 run of app.work is ready, and no worker of the app app is online"},
-		{"none with the job", func(d *desk, c *members) {
+		{"none with the job", func(d *fixture, c *members) {
 			c.workers = []ops.Worker{serving("app", "app.nightly")}
 			for range 2 {
 				d.now = d.now.Add(time.Second)
@@ -77,40 +77,40 @@ func TestAttention(t *testing.T) {
 			}
 			d.now = d.now.Add(time.Minute)
 		}, "[no_worker:2]", "2 runs of app.work are ready, and no worker of the app app that is online has this job"},
-		{"one is ready since a moment", func(d *desk, c *members) {
+		{"one is ready since a moment", func(d *fixture, c *members) {
 			c.workers = []ops.Worker{serving("other")}
 			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
 		}, "[]", ""},
-		{"stuck", func(d *desk, c *members) {
+		{"stuck", func(d *fixture, c *members) {
 			id := d.run("app.work", 0)
 			d.apply(kernel.Cancel{ID: id})
 			c.stuck[id] = true
 		}, "[stuck:1]", "A run of app.work was asked to stop"},
-		{"going on for days", func(d *desk, _ *members) {
+		{"going on for days", func(d *fixture, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Timeout: new(time.Duration(0))}).ID
 			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[endless:1]", "A run of app.work has been processing for 2 days, and its job has no timeout"},
-		{"failing", func(d *desk, _ *members) {
+		{"failing", func(d *fixture, _ *members) {
 			d.run("app.work", kernel.OutcomeFatal)
 			d.run("app.work", kernel.OutcomeSuccess)
 			for range 4 {
 				d.run("app.work", kernel.OutcomeFatal)
 			}
 		}, "[failing:4]", "The last 4 runs of app.work failed for good"},
-		{"it has failed, and is well again", func(d *desk, _ *members) {
+		{"it has failed, and is well again", func(d *fixture, _ *members) {
 			for range 4 {
 				d.run("app.work", kernel.OutcomeFatal)
 			}
 			d.run("app.work", kernel.OutcomeSuccess)
 		}, "[]", ""},
-		{"it failed two days ago", func(d *desk, _ *members) {
+		{"it failed two days ago", func(d *fixture, _ *members) {
 			for range 4 {
 				d.run("app.work", kernel.OutcomeFatal)
 			}
 			d.now = d.now.Add(48 * time.Hour)
 		}, "[]", ""},
-		{"a run fails again and again", func(d *desk, _ *members) {
+		{"a run fails again and again", func(d *fixture, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Retries: new(9)}).ID
 			for i := range uint32(4) {
 				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
@@ -119,38 +119,38 @@ func TestAttention(t *testing.T) {
 				d.apply(kernel.Release{ID: id})
 			}
 		}, "[failing:1]", "A run of app.work has failed 4 times"},
-		{"it has paused itself", func(d *desk, _ *members) {
+		{"it has paused itself", func(d *fixture, _ *members) {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{PauseAfter: new(2)}})
 			d.run("app.work", kernel.OutcomeFatal)
 			d.run("app.work", kernel.OutcomeFatal)
 		}, "[gave_up:2]", "app.work has paused itself: 2 consecutive runs failed"},
-		{"lost", func(d *desk, _ *members) {
+		{"lost", func(d *fixture, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
 			for i := range uint32(kernel.MaxLosses + 1) {
 				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
 				d.apply(kernel.Expire{ID: id, Attempt: i + 1, Cause: kernel.ByLoss})
 			}
 		}, "[lost:1]", "1 run of app.work ended because the worker was lost"},
-		{"missed", func(d *desk, _ *members) { d.miss("app.often", 3, kernel.MissedLate) }, "[missed:3]", "3 due times of app.often passed"},
-		{"passed on purpose", func(d *desk, _ *members) { d.miss("app.often", 3, kernel.MissedDebug) }, "[]", ""},
-		{"missed long ago", func(d *desk, _ *members) {
+		{"missed", func(d *fixture, _ *members) { d.miss("app.often", 3, kernel.MissedLate) }, "[missed:3]", "3 due times of app.often passed"},
+		{"passed on purpose", func(d *fixture, _ *members) { d.miss("app.often", 3, kernel.MissedDebug) }, "[]", ""},
+		{"missed long ago", func(d *fixture, _ *members) {
 			d.miss("app.often", 3, kernel.MissedLate)
 			d.now = d.now.Add(30 * time.Hour)
 		}, "[]", ""},
-		{"a schedule that cannot be read", func(d *desk, _ *members) {
+		{"a schedule that cannot be read", func(d *fixture, _ *members) {
 			d.apply(kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Schedule: new("never ever")}})
 		}, "[trouble:1]", "The schedule of app.nightly is invalid"},
-		{"paused and forgotten", func(d *desk, _ *members) {
+		{"paused and forgotten", func(d *fixture, _ *members) {
 			if _, err := d.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.nightly"}); err != nil {
 				d.t.Fatal(err)
 			}
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[paused:1]", "app.nightly has been paused by ann for 2 days"},
-		{"paused until then", func(d *desk, _ *members) {
+		{"paused until then", func(d *fixture, _ *members) {
 			d.apply(kernel.Pause{Key: "app.nightly", Until: d.now.Add(100 * time.Hour)})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[]", ""},
-		{"the most urgent first", func(d *desk, c *members) {
+		{"the most urgent first", func(d *fixture, c *members) {
 			d.miss("app.often", 1, kernel.MissedLate)
 			for range 3 {
 				d.run("app.work", kernel.OutcomeFatal)
@@ -159,7 +159,7 @@ func TestAttention(t *testing.T) {
 		}, "[no_worker:3 failing:3 missed:1]", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d, members := newDesk(t), &members{workers: []ops.Worker{serving("app", all...)}, stuck: map[jobs.ID]bool{}}
+			d, members := newFixture(t), &members{workers: []ops.Worker{serving("app", all...)}, stuck: map[jobs.ID]bool{}}
 			d.Ops = ops.New(ops.Config{Store: d.store, Logs: d.logs, Live: members, Now: func() time.Time { return d.now }})
 			c.do(d, members)
 			o, err := d.Overview(t.Context(), ann)
@@ -179,7 +179,7 @@ func TestAttention(t *testing.T) {
 }
 
 // miss lets due times of a job pass.
-func (d *desk) miss(key jobs.Key, n int, why kernel.Reason) {
+func (d *fixture) miss(key jobs.Key, n int, why kernel.Reason) {
 	d.t.Helper()
 	if s, err := d.store.State(d.t.Context()); err != nil || s.Term == 0 {
 		d.apply(kernel.Lead{Term: 1, Node: "n1"})

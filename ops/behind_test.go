@@ -77,49 +77,49 @@ func (s *silenced) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Pa
 func TestCommittedChangesAreNotReportedAsFailed(t *testing.T) {
 	weekly := kernel.Settings{Schedule: new("0 0 3 * * 1")}
 	for name, c := range map[string]struct {
-		do      func(d *desk, o *ops.Ops) error
+		do      func(d *fixture, o *ops.Ops) error
 		unknown bool // more was meant than that
 	}{
-		"an edit": {do: func(d *desk, o *ops.Ops) error {
+		"an edit": {do: func(d *fixture, o *ops.Ops) error {
 			_, err := o.Edit(d.t.Context(), ann, kernel.Edit{Key: "app.nightly", Set: weekly})
 			return err
 		}},
-		"a pause": {do: func(d *desk, o *ops.Ops) error {
+		"a pause": {do: func(d *fixture, o *ops.Ops) error {
 			_, err := o.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.nightly"})
 			return err
 		}},
-		"a resume": {do: func(d *desk, o *ops.Ops) error {
+		"a resume": {do: func(d *fixture, o *ops.Ops) error {
 			_, _, err := o.Resume(d.t.Context(), ann, "app.nightly", ops.Resumption{})
 			return err
 		}},
-		"a trigger": {do: func(d *desk, o *ops.Ops) error {
+		"a trigger": {do: func(d *fixture, o *ops.Ops) error {
 			_, err := o.Trigger(d.t.Context(), ann, kernel.Create{Key: "app.work"})
 			return err
 		}},
-		"a resume that lets runs go": {unknown: true, do: func(d *desk, o *ops.Ops) error {
+		"a resume that lets runs go": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
 			_, _, err := o.Resume(d.t.Context(), ann, "app.work", ops.Resumption{})
 			return err
 		}},
-		"a second pause, of other runs": {unknown: true, do: func(d *desk, o *ops.Ops) error {
+		"a second pause, of other runs": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
 			d.apply(kernel.Pause{Key: "app.work"})
 			_, err := o.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.work"})
 			return err
 		}},
-		"settings that let runs go": {unknown: true, do: func(d *desk, o *ops.Ops) error {
+		"settings that let runs go": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
 			_, err := o.Configure(d.t.Context(), ann, kernel.Configure{TriggeredDebug: new(false)}, ops.HeldRelease)
 			return err
 		}},
-		"a calendar": {unknown: true, do: func(d *desk, o *ops.Ops) error {
+		"a calendar": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
 			_, err := o.SetCalendar(d.t.Context(), ann, kernel.SetCalendar{Name: "holidays", Zone: "UTC", Rules: []string{"01-01"}})
 			return err
 		}},
-		"a deletion": {unknown: true, do: func(d *desk, o *ops.Ops) error {
-			_, err := o.Delete(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FateFinish)
+		"a deletion": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
+			_, err := o.Delete(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FinishLiveRuns)
 			return err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			store := &silenced{Store: d.store}
 			err := c.do(d, ops.New(ops.Config{Store: store, Logs: d.logs, Now: func() time.Time { return d.now }}))
 			if store.done == 0 {

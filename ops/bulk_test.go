@@ -42,13 +42,13 @@ func TestBulkThatWasPartlyDone(t *testing.T) {
 		{[]string{b, b}, jobs.Unavailable, jobs.Unavailable},
 		{[]string{b}, jobs.NotFound, jobs.NotFound},
 	} {
-		d := newDesk(t)
+		d := newFixture(t)
 		o := ops.New(ops.Config{Store: &choosy{d.store, map[string]jobs.Code{b: c.refused}}})
-		var wishes []kernel.Create
+		var requests []kernel.Create
 		for _, args := range c.args {
-			wishes = append(wishes, kernel.Create{Key: "app.work", Args: []byte(args)})
+			requests = append(requests, kernel.Create{Key: "app.work", Args: []byte(args)})
 		}
-		_, err := o.TriggerAll(t.Context(), ann, wishes)
+		_, err := o.TriggerAll(t.Context(), ann, requests)
 		if item, ok := errors.AsType[*ops.ItemError](err); !ok || jobs.CodeOf(err) != c.want || c.args[item.Index] != b {
 			t.Errorf("%q, refused as %s: %v", c.args, c.refused, err)
 		}

@@ -22,7 +22,7 @@ type Cluster interface {
 // ClusterStatus is the nodes and the state of the cluster.
 type ClusterStatus struct {
 	Tolerates int    // nodes that may fail without an outage
-	Says      string // the same as text
+	Text      string // the same as text
 	// ApplyVersion is the version of the rules in force; 0 = not known.
 	ApplyVersion uint32
 	Members      []Member
@@ -63,7 +63,7 @@ type Invitation struct {
 // ClusterStatus returns the nodes and the state of the cluster.
 func (o *Ops) ClusterStatus(ctx context.Context, _ Who) (s ClusterStatus, err error) {
 	if o.cluster == nil {
-		s.Says = "no fault tolerance"
+		s.Text = "no fault tolerance"
 		for _, n := range o.live.Nodes() {
 			s.Members = append(s.Members, Member{Node: n})
 		}

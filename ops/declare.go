@@ -121,7 +121,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	var commands []kernel.Command
 	switch {
 	case jobs.CodeOf(err) == jobs.NotFound:
-		register := kernel.Register{App: w.App, Worker: kernel.Nobody, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}}
+		register := kernel.Register{App: w.App, Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}}
 		switch {
 		case w.Kind == 0:
 			return nil, kernel.Invalid("there is no job %s yet: to create it, set its kind, recurring or triggered", w.Key)

@@ -10,13 +10,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Fate is what happens to the live runs of a deleted job.
-type Fate string
+// LiveRuns is what happens to the live runs of a deleted job.
+type LiveRuns string
 
 // The fates of live runs. Without one, a deletion is refused while there are any.
 const (
-	FateCancel Fate = "cancel" // they are cancelled
-	FateFinish Fate = "finish" // they finish
+	CancelLiveRuns LiveRuns = "cancel" // they are cancelled
+	FinishLiveRuns LiveRuns = "finish" // they finish
 )
 
 // Deleted is the result of a deletion.
@@ -27,9 +27,9 @@ var alive = []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Fa
 
 // Delete deletes a definition. Repeating it continues an interrupted deletion. A worker that still has the job
 // registers it again when it starts.
-func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (Deleted, error) {
-	if fate != "" && fate != FateCancel && fate != FateFinish {
-		return Deleted{}, kernel.Invalid("invalid runs %.20q: want one of %q", string(fate), []Fate{FateCancel, FateFinish})
+func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate LiveRuns) (Deleted, error) {
+	if fate != "" && fate != CancelLiveRuns && fate != FinishLiveRuns {
+		return Deleted{}, kernel.Invalid("invalid runs %.20q: want one of %q", string(fate), []LiveRuns{CancelLiveRuns, FinishLiveRuns})
 	}
 	d, err := o.definition(ctx, who, k.Key)
 	if err != nil {
@@ -48,7 +48,7 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (
 		}
 	}
 	var done Deleted
-	if fate == FateCancel {
+	if fate == CancelLiveRuns {
 		if done.Cancelled, err = o.cancelAll(ctx, who, d); err != nil {
 			return done, done.after(err)
 		}
@@ -56,10 +56,10 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate Fate) (
 	if _, err := o.apply(ctx, who, k); err != nil {
 		return done, done.after(err)
 	}
-	if fate == FateFinish {
+	if fate == FinishLiveRuns {
 		return done, after(o.unhold(ctx, who, d))
 	}
-	for fate == FateCancel { // runs that were created or moved meanwhile; no more can be created
+	for fate == CancelLiveRuns { // runs that were created or moved meanwhile; no more can be created
 		n, err := o.cancelAll(ctx, who, d)
 		done.Cancelled += n
 		if n == 0 || err != nil {

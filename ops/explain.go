@@ -16,7 +16,7 @@ import (
 // Explanation explains why a job runs or does not, in sentences for users: obstacles first.
 type Explanation struct {
 	Job     Job
-	Says    []string
+	Text    []string
 	Missed  []*kernel.Missed   // the latest due times without a run, newest first
 	Live    map[jobs.State]int // its unfinished runs
 	Workers int                // workers that have the job
@@ -76,7 +76,7 @@ func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, 
 }
 
 func (e *Explanation) add(format string, args ...any) {
-	e.Says = append(e.Says, fmt.Sprintf(format, args...))
+	e.Text = append(e.Text, fmt.Sprintf(format, args...))
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }

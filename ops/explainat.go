@@ -19,8 +19,8 @@ var causes = map[kernel.Cause]string{
 	kernel.ByReplaced: "a newer run of the job took its place",
 	kernel.ByDeadline: "it could not start in time", kernel.ByDisabled: "the job was disabled", kernel.ByDebug: "debug mode holds it",
 	kernel.ByPause: "the job is paused", kernel.ByPerson: "it was requested", kernel.ByJitter: "starts of the job are spread",
-	kernel.ByDepth:  "the chain of parent runs is too long",
-	kernel.ByNobody: "no worker was online that may take it",
+	kernel.ByDepth:    "the chain of parent runs is too long",
+	kernel.ByNoWorker: "no worker was online that may take it",
 }
 
 // ledgerLook is how many ranges of a job's ledger are searched for a time.

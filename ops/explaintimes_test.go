@@ -10,9 +10,9 @@ import (
 )
 
 // Why a job did not run at a time is also explained for jobs with unusual times: spread ones, early ones, those that
-// count from the end of a run, finished ones, and ones that no worker has any more. The desk begins at noon.
+// count from the end of a run, finished ones, and ones that no worker has any more. The fixture begins at noon.
 func TestExplainAtOfUnusualTimes(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, o := range []jobs.Options{
 		{Key: "spread", Cron: "@hourly", Jitter: 10 * time.Minute}, {Key: "early", Cron: "@hourly", Early: 5 * time.Minute},
 		{Key: "both", Cron: "@hourly", Early: 5 * time.Minute, Jitter: 10 * time.Minute}, {Key: "four", Cron: "R4/PT1M"},

@@ -129,7 +129,7 @@ type DeletedFamily struct {
 
 // DeleteFamily deletes a job and its descendants, the lowest first. Without a fate it is refused while there are live
 // runs, and nothing is done. Repeating it continues an interrupted deletion.
-func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate Fate) (DeletedFamily, error) {
+func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate LiveRuns) (DeletedFamily, error) {
 	var done DeletedFamily
 	family, err := o.Family(ctx, who, k.Key)
 	if err != nil {

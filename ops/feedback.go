@@ -9,12 +9,12 @@ import (
 
 // Waited returns why a report of an asynchronous HTTP job is refused, or nil. A request with a wrong signature gets
 // kernel.ErrNotSigned, whatever else may be wrong.
-func (o *Ops) Waited(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Hear) error {
+func (o *Ops) Waited(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Report) error {
 	_, err := o.waits(ctx, tenant, key, k)
 	return err
 }
 
-func (o *Ops) waits(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Hear) (*kernel.Run, error) {
+func (o *Ops) waits(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Report) (*kernel.Run, error) {
 	if tenant != "" && kernel.CheckName("tenant", string(tenant)) != nil {
 		return nil, kernel.ErrNotSigned
 	}
@@ -30,9 +30,9 @@ func (o *Ops) waits(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k ker
 	return run, nil
 }
 
-// Hear accepts a signed report of an asynchronous HTTP job. A repeated report changes nothing; after a final report,
+// Report accepts a signed report of an asynchronous HTTP job. A repeated report changes nothing; after a final report,
 // all get the result of that one.
-func (o *Ops) Hear(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Hear) error {
+func (o *Ops) Report(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kernel.Report) error {
 	run, err := o.waits(ctx, tenant, key, k)
 	if err != nil {
 		return err
@@ -41,7 +41,7 @@ func (o *Ops) Hear(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k kern
 		return err
 	}
 	if run.State.Final() { // it may have left the live rows
-		_, _, err = run.Hear(k)
+		_, _, err = run.Report(k)
 		return err
 	}
 	_, err = o.apply(ctx, Who{Tenant: tenant, Actor: "feedback:" + string(key)}, k)

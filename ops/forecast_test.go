@@ -18,12 +18,12 @@ import (
 )
 
 // recurring makes a job known.
-func (d *desk) recurring(o jobs.Options) {
+func (d *fixture) recurring(o jobs.Options) {
 	d.t.Helper()
 	d.declare(jobs.NewRecurring(jobs.RecurringFunc(nil), o))
 }
 
-func (d *desk) forecast() ops.Forecast {
+func (d *fixture) forecast() ops.Forecast {
 	d.t.Helper()
 	f, err := d.Forecast(d.t.Context(), ann)
 	if err != nil {
@@ -34,7 +34,7 @@ func (d *desk) forecast() ops.Forecast {
 
 // What is counted is what the schedules say, one due time after the other.
 func TestForecastCountsWhatIsDue(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	d.now = d.now.Add(90*time.Second + 300*time.Millisecond) // in the middle of a minute
 	if _, err := d.SetCalendar(t.Context(), ann, kernel.SetCalendar{Name: "night", Rules: []string{"22:00-06:00"}}); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestForecastCountsWhatIsDue(t *testing.T) {
 
 // Crowded minutes are named, with those who could go elsewhere; and what is proposed makes them quieter.
 func TestForecastProposesQuieterMinutes(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for i := range 30 {
 		d.recurring(jobs.Options{Key: jobs.Key(fmt.Sprintf("report-%02d", i)), Cron: "0 3 * * *"})
 		d.recurring(jobs.Options{Key: jobs.Key(fmt.Sprintf("sweep-%02d", i)), Every: time.Hour}) // all at noon, and at each full hour
@@ -143,7 +143,7 @@ func TestForecastProposesQuieterMinutes(t *testing.T) {
 // A forecast that takes long is computed piece by piece, by any number of requests: each gets the progress, and the
 // pieces make the same result.
 func TestForecastInPieces(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for i := range 60 {
 		d.recurring(jobs.Options{Key: jobs.Key(fmt.Sprintf("job-%02d", i)), Cron: "H/7 * * * *"})
 	}
@@ -196,9 +196,9 @@ func sum(list []int) (n int) {
 	return n
 }
 
-// A house without a crowd is left alone.
+// A cluster without a crowd is left alone.
 func TestForecastOfNothing(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if f := d.forecast(); len(f.Crowded) != 0 || f.Jobs != 2 || f.Usual != 1 {
 		t.Errorf("%+v", f.Crowded)
 	}
@@ -212,7 +212,7 @@ func BenchmarkForecast(b *testing.B) {
 		"seconds": func(i int) jobs.Options { return jobs.Options{Every: time.Duration(1+i%50) * time.Second} },
 	} {
 		b.Run(name, func(b *testing.B) {
-			d := newDesk(b)
+			d := newFixture(b)
 			for i := range 10_000 {
 				o := options(i)
 				o.Key = jobs.Key(fmt.Sprintf("job-%05d", i))

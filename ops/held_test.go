@@ -10,7 +10,7 @@ import (
 )
 
 // state is where a run stands, and until when it is held.
-func (d *desk) state(id jobs.ID) (jobs.State, time.Time) {
+func (d *fixture) state(id jobs.ID) (jobs.State, time.Time) {
 	d.t.Helper()
 	run, err := d.store.Run(d.t.Context(), jobs.DefaultTenant, id)
 	if err != nil {
@@ -21,7 +21,7 @@ func (d *desk) state(id jobs.ID) (jobs.State, time.Time) {
 
 // Runs that a pause holds learn of another end, and wake by it.
 func TestARepeatedPauseMovesWhatItHolds(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	pause := func(until time.Time) {
 		t.Helper()
 		if _, err := d.Pause(t.Context(), ann, kernel.Pause{Key: "app.work", Reason: "holidays", Until: until}); err != nil {
@@ -45,13 +45,13 @@ func TestARepeatedPauseMovesWhatItHolds(t *testing.T) {
 
 // A pause of a deleted job cannot be ended: its runs continue.
 func TestADeletedJobHoldsNothing(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if _, err := d.Pause(t.Context(), ann, kernel.Pause{Key: "app.work"}); err != nil {
 		t.Fatal(err)
 	}
 	id := jobs.NewID(d.now)
 	d.apply(kernel.Create{ID: id, Key: "app.work"})
-	if _, err := d.Delete(t.Context(), ann, kernel.Delete{Key: "app.work"}, ops.FateFinish); err != nil {
+	if _, err := d.Delete(t.Context(), ann, kernel.Delete{Key: "app.work"}, ops.FinishLiveRuns); err != nil {
 		t.Fatal(err)
 	}
 	if state, _ := d.state(id); state != jobs.Enqueued {

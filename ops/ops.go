@@ -36,13 +36,13 @@ type Config struct {
 	// Live is the state that is not in the store; nil means that none is known.
 	Live Live
 	// Pull serves workers that poll over HTTP; nil refuses them.
-	Pull Pull
+	HTTPWorkers HTTPWorkers
 	// Cluster is the cluster of this node; nil means that there is none.
 	Cluster Cluster
 	// Backup writes all that the store holds; nil refuses backups.
 	Backup func(ctx context.Context, to io.Writer) error
-	// Cleaning returns the state of retention; nil means that it is not known.
-	Cleaning func() Cleaning
+	// Purging returns the state of retention; nil means that it is not known.
+	Cleaning func() Purging
 	// CheckArgs compiles a JSON Schema into a check of arguments, which returns the place of an error ("" = all of it)
 	// and the error; nil means that arguments are not checked.
 	CheckArgs func(schema []byte) (check func(args []byte) (place string, err error))
@@ -62,10 +62,10 @@ type Ops struct {
 	store        metastore.Store
 	logs         metastore.Logs
 	live         Live
-	pull         Pull
+	httpWorkers  HTTPWorkers
 	cluster      Cluster
 	backup       func(context.Context, io.Writer) error
-	cleaning     func() Cleaning
+	cleaning     func() Purging
 	args         argschema.Cache
 	http         func(string, []byte) (string, error)
 	seen         lately[[]Attention]
@@ -76,15 +76,15 @@ type Ops struct {
 
 // New returns the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, pull: c.Pull, cluster: c.Cluster, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now}
+	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}
 	if o.live == nil {
 		o.live = noLive{}
 	}
-	if o.pull == nil {
-		o.pull = noPull{}
+	if o.httpWorkers == nil {
+		o.httpWorkers = noHTTPWorkers{}
 	}
 	if o.now == nil {
 		o.now = time.Now

@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// desk is the verbs over a store whose clock stands still until it is moved.
-type desk struct {
+// fixture is the verbs over a store whose clock stands still until it is moved.
+type fixture struct {
 	t     testing.TB
 	now   time.Time
 	store *metastore.Local
@@ -28,8 +28,8 @@ type desk struct {
 
 var ann = ops.Who{Actor: "person:ann", Reason: "because"}
 
-func newDesk(t testing.TB) *desk {
-	d := &desk{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), logs: memstore.NewLogs(0)}
+func newFixture(t testing.TB) *fixture {
+	d := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), logs: memstore.NewLogs(0)}
 	clock := func() time.Time { return d.now }
 	d.store = &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: clock}
 	d.Ops = ops.New(ops.Config{Store: d.store, Logs: d.logs, Now: clock, ForecastWork: time.Minute})
@@ -43,7 +43,7 @@ func newDesk(t testing.TB) *desk {
 	return d
 }
 
-func (d *desk) declare(j jobs.Job) {
+func (d *fixture) declare(j jobs.Job) {
 	d.t.Helper()
 	declared, err := kernel.Declare(j)
 	if err != nil {
@@ -52,7 +52,7 @@ func (d *desk) declare(j jobs.Job) {
 	d.apply(kernel.Register{App: "app", Worker: "w1", Start: true, Job: declared})
 }
 
-func (d *desk) apply(k kernel.Command) *kernel.Run {
+func (d *fixture) apply(k kernel.Command) *kernel.Run {
 	d.t.Helper()
 	r := d.store.Apply(d.t.Context(), []kernel.Envelope{{ID: jobs.NewID(d.now), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
 	if r.Err != nil {
@@ -61,7 +61,7 @@ func (d *desk) apply(k kernel.Command) *kernel.Run {
 	return r.Run()
 }
 
-func (d *desk) count() int {
+func (d *fixture) count() int {
 	d.t.Helper()
 	page, err := d.store.Runs(d.t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage})
 	if err != nil {
@@ -71,7 +71,7 @@ func (d *desk) count() int {
 }
 
 func TestJobs(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, c := range []struct {
 		query ops.JobQuery
 		want  string
@@ -101,7 +101,7 @@ func TestJobs(t *testing.T) {
 }
 
 func TestJobSaysWhenAndWhyNot(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	job, err := d.Job(t.Context(), ann, "app.nightly", 2)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestJobSaysWhenAndWhyNot(t *testing.T) {
 }
 
 func TestEditReadsTheSchedule(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	edit := func(expr string) (ops.Job, error) {
 		return d.Edit(t.Context(), ann, kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Schedule: &expr}})
 	}
@@ -166,7 +166,7 @@ func TestEditReadsTheSchedule(t *testing.T) {
 }
 
 func TestBulkIsCheckedWhole(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, c := range []struct {
 		name string
 		bad  kernel.Create
@@ -177,12 +177,12 @@ func TestBulkIsCheckedWhole(t *testing.T) {
 		{"bad arguments", kernel.Create{Key: "app.work", Args: []byte(`[1]`)}, jobs.BadInput},
 		{"too far ahead", kernel.Create{Key: "app.work", Due: d.now.AddDate(6, 0, 0)}, jobs.BadInput},
 	} {
-		wishes := make([]kernel.Create, 2_000)
-		for i := range wishes {
-			wishes[i] = kernel.Create{Key: "app.work"}
+		requests := make([]kernel.Create, 2_000)
+		for i := range requests {
+			requests[i] = kernel.Create{Key: "app.work"}
 		}
-		wishes[1_500] = c.bad
-		made, err := d.TriggerAll(t.Context(), ann, wishes)
+		requests[1_500] = c.bad
+		made, err := d.TriggerAll(t.Context(), ann, requests)
 		item, ok := errors.AsType[*ops.ItemError](err)
 		if !ok || item.Index != 1_500 || !errors.Is(err, c.code) || len(made) != 0 || d.count() != 0 {
 			t.Errorf("%s: %v, %d made, %d stored", c.name, err, len(made), d.count())
@@ -194,12 +194,12 @@ func TestBulkIsCheckedWhole(t *testing.T) {
 		}
 	}
 	// More than fits into one commit, by number and by size.
-	wishes := make([]kernel.Create, 1_500)
-	for i := range wishes {
-		wishes[i] = kernel.Create{Key: "app.work", Args: fmt.Appendf(nil, `{"n":%d,"pad":"%02000d"}`, i, 0)}
+	requests := make([]kernel.Create, 1_500)
+	for i := range requests {
+		requests[i] = kernel.Create{Key: "app.work", Args: fmt.Appendf(nil, `{"n":%d,"pad":"%02000d"}`, i, 0)}
 	}
-	made, err := d.TriggerAll(t.Context(), ann, wishes)
-	if err != nil || len(made) != len(wishes) {
+	made, err := d.TriggerAll(t.Context(), ann, requests)
+	if err != nil || len(made) != len(requests) {
 		t.Fatalf("%d made: %v", len(made), err)
 	}
 	for i, m := range made {
@@ -211,7 +211,7 @@ func TestBulkIsCheckedWhole(t *testing.T) {
 }
 
 func TestTriggerOfADisabledJob(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	if _, err := d.Edit(t.Context(), ann, kernel.Edit{Key: "app.work", Set: kernel.Settings{Disabled: new(true)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestTriggerOfADisabledJob(t *testing.T) {
 }
 
 func TestCancelAndAgain(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	run, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work", Args: []byte(`{"n":1}`)})
 	if err != nil {
 		t.Fatal(err)
@@ -254,9 +254,9 @@ func TestCancelAndAgain(t *testing.T) {
 }
 
 func TestIdempotencyKeyLeadsToTheRun(t *testing.T) {
-	d := newDesk(t)
-	wish := kernel.Create{Key: "app.work", Idempotency: "k"}
-	first, err := d.Trigger(t.Context(), ann, wish)
+	d := newFixture(t)
+	request := kernel.Create{Key: "app.work", Idempotency: "k"}
+	first, err := d.Trigger(t.Context(), ann, request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestIdempotencyKeyLeadsToTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.now = d.now.Add(time.Hour)
-	second, err := d.Trigger(t.Context(), ann, wish)
+	second, err := d.Trigger(t.Context(), ann, request)
 	if err != nil || second.ID != first.ID || !second.Duplicate || second.State != jobs.Cancelled {
 		t.Errorf("%+v (%v)", second, err)
 	}
@@ -277,7 +277,7 @@ func TestDebugModeLetsGo(t *testing.T) {
 		released  int
 		discarded int
 	}{{ops.HeldRelease, jobs.Enqueued, 300, 0}, {ops.HeldDiscard, jobs.Cancelled, 0, 300}} {
-		d := newDesk(t)
+		d := newFixture(t)
 		if _, err := d.Configure(t.Context(), ann, kernel.Configure{TriggeredDebug: new(true)}, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -315,7 +315,7 @@ func TestDebugModeLetsGo(t *testing.T) {
 }
 
 func TestTail(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	run, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work"})
 	if err != nil {
 		t.Fatal(err)
@@ -336,7 +336,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestOverview(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	for i := range 3 {
 		id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
 		d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})

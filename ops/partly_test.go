@@ -38,33 +38,33 @@ func TestWhatWasPartlyDone(t *testing.T) {
 	for name, c := range map[string]struct {
 		code    jobs.Code
 		refuses func(kernel.Command) bool // one of two
-		do      func(*desk, *ops.Ops) error
+		do      func(*fixture, *ops.Ops) error
 	}{
-		"a family": {jobs.Unavailable, func(k kernel.Command) bool { return k == kernel.Delete{Key: "app.nightly"} }, func(d *desk, o *ops.Ops) error {
+		"a family": {jobs.Unavailable, func(k kernel.Command) bool { return k == kernel.Delete{Key: "app.nightly"} }, func(d *fixture, o *ops.Ops) error {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Parent: new("app.nightly")}})
-			_, err := o.DeleteFamily(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FateFinish)
+			_, err := o.DeleteFamily(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FinishLiveRuns)
 			return err
 		}},
-		"workers of a label": {jobs.Unavailable, func(k kernel.Command) bool { return k == kernel.Drain{Worker: "w-2", On: true} }, func(d *desk, o *ops.Ops) error {
+		"workers of a label": {jobs.Unavailable, func(k kernel.Command) bool { return k == kernel.Drain{Worker: "w-2", On: true} }, func(d *fixture, o *ops.Ops) error {
 			_, err := o.Drain(d.t.Context(), ann, "w", true)
 			return err
 		}},
-		"a cleaning": {jobs.Unavailable, func(k kernel.Command) bool { return k.(kernel.Clean).Key == "app.work" }, func(d *desk, o *ops.Ops) error {
+		"a cleaning": {jobs.Unavailable, func(k kernel.Command) bool { return k.(kernel.Purge).Key == "app.work" }, func(d *fixture, o *ops.Ops) error {
 			for _, key := range []jobs.Key{"app.nightly", "app.work"} {
 				id := jobs.NewID(d.now)
 				d.apply(kernel.Create{ID: id, Key: key})
 				d.apply(kernel.Cancel{ID: id})
 			}
-			_, err := o.CleanUp(d.t.Context(), ann, "app", 0, false, "")
+			_, err := o.PurgeApp(d.t.Context(), ann, "app", 0, false, "")
 			return err
 		}},
-		"jobs of a file": {jobs.Stale, func(k kernel.Command) bool { return k.(kernel.Edit).Key == "app.often" }, func(d *desk, o *ops.Ops) error {
+		"jobs of a file": {jobs.Stale, func(k kernel.Command) bool { return k.(kernel.Edit).Key == "app.often" }, func(d *fixture, o *ops.Ops) error {
 			_, err := o.Declare(d.t.Context(), ann, []ops.Wanted{{Key: "app.often", Set: kernel.Settings{Retries: new(3)}}, {Key: "app.work", Set: kernel.Settings{Retries: new(3)}}}, ops.How{})
 			return err
 		}},
 	} {
 		for _, all := range []bool{false, true} {
-			d := newDesk(t)
+			d := newFixture(t)
 			store := &refusing{Store: d.store, code: c.code, refuses: func(k kernel.Command) bool { return all || c.refuses(k) }}
 			pair := &members{workers: []ops.Worker{{WorkerInfo: bus.WorkerInfo{Name: "w-1", Label: "w"}}, {WorkerInfo: bus.WorkerInfo{Name: "w-2", Label: "w"}}}}
 			err := c.do(d, ops.New(ops.Config{Store: store, Logs: d.logs, Live: pair, Now: func() time.Time { return d.now }}))

@@ -88,11 +88,11 @@ func (o *Ops) SeedChildren(ctx context.Context, who Who, run *kernel.Run, lines 
 	return list, nil
 }
 
-// CleanUp purges finished runs of the jobs of an app: all but the newest of each job, and, with destroyed, all runs of
+// PurgeApp purges finished runs of the jobs of an app: all but the newest of each job, and, with destroyed, all runs of
 // deleted jobs. beside is a job of the app whose runs belong to those of the others: of it, runs as old as the oldest
 // kept run are kept. It returns the purged jobs, in order. Only the latest runs are searched; the others follow the
 // retention of their jobs.
-func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destroyed bool, beside jobs.Key) ([]jobs.Key, error) {
+func (o *Ops) PurgeApp(ctx context.Context, who Who, app string, keep int, destroyed bool, beside jobs.Key) ([]jobs.Key, error) {
 	if keep < 0 || keep > metastore.MaxPage {
 		return nil, kernel.Invalid("invalid number of executions to keep %d: want 0 to %d", keep, metastore.MaxPage)
 	}
@@ -143,7 +143,7 @@ func (o *Ops) CleanUp(ctx context.Context, who Who, app string, keep int, destro
 	var keys []jobs.Key
 	for key, at := range before {
 		keys = append(keys, key)
-		batch = append(batch, o.envelope(who, kernel.Clean{Key: key, Before: at}))
+		batch = append(batch, o.envelope(who, kernel.Purge{Key: key, Before: at}))
 	}
 	slices.Sort(keys)
 	_, err = o.send(ctx, batch)

@@ -36,8 +36,8 @@ const (
 )
 
 // Trigger starts one run. A request without an ID gets one.
-func (o *Ops) Trigger(ctx context.Context, who Who, wish kernel.Create) (Created, error) {
-	made, err := o.TriggerAll(ctx, who, []kernel.Create{wish})
+func (o *Ops) Trigger(ctx context.Context, who Who, request kernel.Create) (Created, error) {
+	made, err := o.TriggerAll(ctx, who, []kernel.Create{request})
 	if item, ok := err.(*ItemError); ok {
 		err = item.Err
 	}
@@ -50,17 +50,17 @@ func (o *Ops) Trigger(ctx context.Context, who Who, wish kernel.Create) (Created
 // TriggerAll starts a run for each item, in order. All are checked before the first is sent: an invalid one is named by
 // an *ItemError, and nothing is done. If the store fails in between, the result has the runs that were created, and the
 // *ItemError names the first that was not.
-func (o *Ops) TriggerAll(ctx context.Context, who Who, wishes []kernel.Create) (_ []Created, err error) {
-	if len(wishes) == 0 || len(wishes) > kernel.MaxBulk {
-		return nil, kernel.Invalid("invalid number of runs %d: want 1 to %d", len(wishes), kernel.MaxBulk)
+func (o *Ops) TriggerAll(ctx context.Context, who Who, requests []kernel.Create) (_ []Created, err error) {
+	if len(requests) == 0 || len(requests) > kernel.MaxBulk {
+		return nil, kernel.Invalid("invalid number of runs %d: want 1 to %d", len(requests), kernel.MaxBulk)
 	}
-	ctx, span := trace.Enqueue(ctx, who.tenant(), wishes)
+	ctx, span := trace.Enqueue(ctx, who.tenant(), requests)
 	defer func() { span.Close(err) }()
-	batch, err := o.envelopes(ctx, who, wishes)
+	batch, err := o.envelopes(ctx, who, requests)
 	if err != nil {
 		return nil, err
 	}
-	made := make([]Created, 0, len(wishes))
+	made := make([]Created, 0, len(requests))
 	for len(batch) > 0 {
 		n := part(batch)
 		results := o.store.Apply(ctx, batch[:n])
@@ -91,32 +91,32 @@ func partly(made []Created, others []metastore.Result, code jobs.Code) bool {
 }
 
 // envelopes checks all items and wraps them in envelopes.
-func (o *Ops) envelopes(ctx context.Context, who Who, wishes []kernel.Create) ([]kernel.Envelope, error) {
+func (o *Ops) envelopes(ctx context.Context, who Who, requests []kernel.Create) ([]kernel.Envelope, error) {
 	known := map[jobs.Key]target{}
 	traced := trace.Inject(ctx)
-	batch := make([]kernel.Envelope, len(wishes))
-	for i, wish := range wishes {
-		if wish.ID.IsZero() {
-			wish.ID = jobs.NewID(o.now())
+	batch := make([]kernel.Envelope, len(requests))
+	for i, request := range requests {
+		if request.ID.IsZero() {
+			request.ID = jobs.NewID(o.now())
 		}
-		if wish.Trace == "" {
-			wish.Trace = traced
+		if request.Trace == "" {
+			request.Trace = traced
 		}
-		if err := wish.Check(); err != nil {
+		if err := request.Check(); err != nil {
 			return nil, &ItemError{Index: i, Err: err}
 		}
-		if ahead := wish.Due.Sub(o.Now()); ahead > kernel.MaxDelay {
-			return nil, &ItemError{Index: i, Err: kernel.Invalid("due time %s is more than 5 years ahead", wish.Due.Format("2006-01-02T15:04:05Z07:00"))}
+		if ahead := request.Due.Sub(o.Now()); ahead > kernel.MaxDelay {
+			return nil, &ItemError{Index: i, Err: kernel.Invalid("due time %s is more than 5 years ahead", request.Due.Format("2006-01-02T15:04:05Z07:00"))}
 		}
-		of, looked := known[wish.Key]
+		of, looked := known[request.Key]
 		if !looked {
-			of = o.target(ctx, who, wish.Key)
-			known[wish.Key] = of
+			of = o.target(ctx, who, request.Key)
+			known[request.Key] = of
 		}
-		if err := o.takes(of, wish.Args); err != nil {
+		if err := o.takes(of, request.Args); err != nil {
 			return nil, &ItemError{Index: i, Err: err}
 		}
-		batch[i] = o.envelope(who, wish)
+		batch[i] = o.envelope(who, request)
 	}
 	return batch, nil
 }
@@ -187,9 +187,9 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 	case kernel.SystemKey(run.Key) && !bytes.Equal(args, run.Args):
 		return Created{}, kernel.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
 	}
-	wish := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: id, Idempotency: idempotency}
+	request := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: id, Idempotency: idempotency}
 	if p := run.Place; p != nil && p.Total > 0 { // one run of a broadcast: only it, with the same part of the work
-		wish.Index, wish.Total, wish.Pin = p.Index, p.Total, run.Worker
+		request.Index, request.Total, request.Pin = p.Index, p.Total, run.Worker
 	}
-	return o.Trigger(ctx, who, wish)
+	return o.Trigger(ctx, who, request)
 }

@@ -223,9 +223,9 @@ func (o *Ops) Owners(ctx context.Context, who Who, key jobs.Key) (map[string]Own
 
 // editor returns who last set a field.
 func (p *past) editor(name string) Owner {
-	now := p.job.Edits.Said(name)
+	now := p.job.Edits.Value(name)
 	for i := len(p.said) - 2; i >= 0; i-- {
-		if was := p.said[i].Edits.Said(name); !reflect.DeepEqual(was, now) {
+		if was := p.said[i].Edits.Value(name); !reflect.DeepEqual(was, now) {
 			return Owner{Kind: OwnerEdit, By: p.said[i].By, At: p.said[i].Until, Reason: p.said[i].Reason}
 		}
 	}

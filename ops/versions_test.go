@@ -15,8 +15,8 @@ import (
 var bob = ops.Who{Actor: "person:bob", Reason: "too often"}
 
 // edited makes a history: ann sets retries, bob the schedule and retries, ann takes the retries back.
-func edited(t *testing.T) *desk {
-	d := newDesk(t)
+func edited(t *testing.T) *fixture {
+	d := newFixture(t)
 	for _, e := range []struct {
 		who  ops.Who
 		edit kernel.Edit
@@ -124,7 +124,7 @@ func TestOwners(t *testing.T) {
 }
 
 func TestDeclare(t *testing.T) {
-	d := newDesk(t)
+	d := newFixture(t)
 	wanted := []ops.Wanted{
 		{Key: "app.often", Set: kernel.Settings{Schedule: new("@every 5m"), Retries: new(2)}},
 		{Key: "app.new", Kind: kernel.Recurring, App: "app", Set: kernel.Settings{Schedule: new("0 0 4 * * *"), Zone: new("Europe/Berlin")}},
@@ -181,7 +181,7 @@ func TestDeclareRefuses(t *testing.T) {
 		{"there already", "already", jobs.Conflict, ops.How{Fresh: true}, ops.Wanted{Key: "app.nightly"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newDesk(t)
+			d := newFixture(t)
 			_, err := d.Declare(t.Context(), ann, []ops.Wanted{good, c.wanted}, c.how)
 			if c.how.Fresh {
 				_, err = d.Create(t.Context(), ann, c.wanted)

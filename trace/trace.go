@@ -67,13 +67,13 @@ func Extract(ctx context.Context, traceparent string) context.Context {
 type Span struct{ span trace.Span }
 
 // Enqueue starts the span of a request for runs.
-func Enqueue(ctx context.Context, tenant jobs.Tenant, wishes []kernel.Create) (context.Context, Span) {
+func Enqueue(ctx context.Context, tenant jobs.Tenant, requests []kernel.Create) (context.Context, Span) {
 	t := tracer()
 	if t == nil {
 		return ctx, Span{}
 	}
-	name, facts := "enqueue", []attribute.KeyValue{attribute.String("carillon.tenant", string(tenant)), attribute.Int("carillon.runs", len(wishes))}
-	if key := keyOf(wishes); key != "" {
+	name, facts := "enqueue", []attribute.KeyValue{attribute.String("carillon.tenant", string(tenant)), attribute.Int("carillon.runs", len(requests))}
+	if key := keyOf(requests); key != "" {
 		name += " " + string(key)
 		facts = append(facts, attribute.String("carillon.job.key", string(key)))
 	}
@@ -82,12 +82,12 @@ func Enqueue(ctx context.Context, tenant jobs.Tenant, wishes []kernel.Create) (c
 }
 
 // keyOf returns the job that all requests are for, or "".
-func keyOf(wishes []kernel.Create) (key jobs.Key) {
-	for i, wish := range wishes {
-		if i > 0 && wish.Key != key {
+func keyOf(requests []kernel.Create) (key jobs.Key) {
+	for i, request := range requests {
+		if i > 0 && request.Key != key {
 			return ""
 		}
-		key = wish.Key
+		key = request.Key
 	}
 	return key
 }

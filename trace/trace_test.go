@@ -49,9 +49,9 @@ func TestWithoutAProvider(t *testing.T) {
 }
 
 func TestKeyOf(t *testing.T) {
-	for want, wishes := range map[jobs.Key][]kernel.Create{"a": {{Key: "a"}, {Key: "a"}}, "": {{Key: "a"}, {Key: "b"}}} {
-		if got := keyOf(wishes); got != want {
-			t.Errorf("%v: %q", wishes, got)
+	for want, requests := range map[jobs.Key][]kernel.Create{"a": {{Key: "a"}, {Key: "a"}}, "": {{Key: "a"}, {Key: "b"}}} {
+		if got := keyOf(requests); got != want {
+			t.Errorf("%v: %q", requests, got)
 		}
 	}
 }
@@ -59,11 +59,11 @@ func TestKeyOf(t *testing.T) {
 // What tracing costs those who do not trace.
 func BenchmarkOff(b *testing.B) {
 	run := &kernel.Run{Created: time.Now(), Started: time.Now()}
-	wishes := []kernel.Create{{Key: "a"}}
+	requests := []kernel.Create{{Key: "a"}}
 	b.ReportAllocs()
 	for b.Loop() {
-		ctx, span := Enqueue(context.Background(), "default", wishes)
-		wishes[0].Trace = Inject(ctx)
+		ctx, span := Enqueue(context.Background(), "default", requests)
+		requests[0].Trace = Inject(ctx)
 		span.Close(nil)
 		_, span = Attempt(ctx, run)
 		span.Over(kernel.OutcomeSuccess, "", run.Started)

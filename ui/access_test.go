@@ -18,40 +18,40 @@ import (
 	"github.com/carillon-scheduler/carillon/ui"
 )
 
-// door is an Access with the rules of the real one, but for cookies that say they are secure and a count of tries.
-type door struct {
+// testAccess is an Access with the rules of the real one, but for cookies that say they are secure and a count of tries.
+type testAccess struct {
 	ops *ops.Ops
 	err error // instead of asking
 }
 
-func (d *door) Who(r *http.Request) (ops.Who, error) {
+func (d *testAccess) Who(r *http.Request) (ops.Who, error) {
 	return d.ops.SignedIn(r.Context(), d.Session(r))
 }
 
-func (d *door) SignIn(r *http.Request, token string) (string, time.Time, error) {
+func (d *testAccess) SignIn(r *http.Request, token string) (string, time.Time, error) {
 	if d.err != nil {
 		return "", time.Time{}, d.err
 	}
 	return d.ops.SignIn(r.Context(), token)
 }
 
-func (d *door) Session(r *http.Request) string {
+func (d *testAccess) Session(r *http.Request) string {
 	if c, err := r.Cookie("session"); err == nil {
 		return c.Value
 	}
 	return ""
 }
 
-func (d *door) Cookie(_ *http.Request, value string, until time.Time) *http.Cookie {
+func (d *testAccess) Cookie(_ *http.Request, value string, until time.Time) *http.Cookie {
 	return &http.Cookie{Name: "session", Value: value, Path: "/", Expires: until, HttpOnly: true}
 }
 
 // guarded is a scene whose pages ask who comes, and a token for each role.
-func guarded(t *testing.T) (s *scene, d *door, tokens map[string]string) {
+func guarded(t *testing.T) (s *scene, d *testAccess, tokens map[string]string) {
 	t.Helper()
 	s = newScene(t)
 	o := ops.New(ops.Config{Store: s.store, Logs: s.logs, Live: s.live})
-	d = &door{ops: o}
+	d = &testAccess{ops: o}
 	tokens = map[string]string{}
 	for _, role := range kernel.Roles() {
 		_, text, err := o.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: role + "-token", Role: role})
@@ -172,7 +172,7 @@ func TestRoles(t *testing.T) {
 	reads := map[string]string{"/": "viewer", "/runs": "viewer", "/runs/" + run: "viewer", "/runs/" + run + "/log": "viewer", "/workers": "viewer",
 		"/settings": "viewer", "/access": "admin", "/audit": "admin"}
 	writes := map[string]string{"/runs/bulk": "operator", "/runs/" + run + "/cancel": "operator", "/runs/" + run + "/again": "operator",
-		"/settings": "admin", "/debug": "admin", "/clean": "admin", "/access": "admin", "/access/abcdefgh/revoke": "admin"}
+		"/settings": "admin", "/debug": "admin", "/purge": "admin", "/access": "admin", "/access/abcdefgh/revoke": "admin"}
 	order := []string{"viewer", "operator", "admin"}
 	for have, role := range order {
 		cookie := s.signIn(tokens[role])
@@ -189,7 +189,7 @@ func TestRoles(t *testing.T) {
 			}
 		}
 		for path, buttons := range map[string]map[string]string{
-			"/runs": {"/runs/bulk": "operator"}, "/runs/" + run: {"/again": "operator"}, "/settings": {`action="/settings"`: "admin", `action="/debug"`: "admin", `action="/clean"`: "admin"},
+			"/runs": {"/runs/bulk": "operator"}, "/runs/" + run: {"/again": "operator"}, "/settings": {`action="/settings"`: "admin", `action="/debug"`: "admin", `action="/purge"`: "admin"},
 			"/": {`href="/access"`: "admin", `href="/audit"`: "admin"},
 		} {
 			_, body := s.get(path, "Cookie", cookie)

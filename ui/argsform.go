@@ -321,11 +321,11 @@ func (u *UI) trigger(r *http.Request, v visitor) (answer, error) {
 
 // start starts the run: a new one, or one that repeats another.
 func (u *UI) start(r *http.Request, v visitor, f *argsForm, args []byte, delay time.Duration) (jobs.ID, error) {
-	wish := kernel.Create{Key: f.Key, Args: args, Delay: delay, Origin: kernel.FromPerson}
+	request := kernel.Create{Key: f.Key, Args: args, Delay: delay, Origin: kernel.FromPerson}
 	if f.From != nil {
-		wish.Origin, wish.Parent = kernel.FromRetry, f.From.ID
+		request.Origin, request.Parent = kernel.FromRetry, f.From.ID
 	}
-	made, err := u.ops.Trigger(r.Context(), v.Who, wish)
+	made, err := u.ops.Trigger(r.Context(), v.Who, request)
 	if err != nil {
 		return jobs.ID{}, err
 	}

@@ -28,10 +28,10 @@ type backfillForm struct {
 func (u *UI) backfillFormOf(r *http.Request, v visitor) (*backfillForm, ops.Backfill, error) {
 	f := &backfillForm{visitor: v, Key: jobs.Key(r.PathValue("key")), From: r.FormValue("from"), To: r.FormValue("to"), Zone: r.FormValue("zone"),
 		Parallel: r.FormValue("parallel"), Replay: r.FormValue("replay") != "", Asked: r.FormValue("from") != ""}
-	wish := ops.Backfill{Key: f.Key, Replay: f.Replay}
+	request := ops.Backfill{Key: f.Key, Replay: f.Replay}
 	job, err := u.ops.Job(r.Context(), v.Who, f.Key, 0)
 	if err != nil {
-		return nil, wish, err
+		return nil, request, err
 	}
 	f.Zones = zones(job.Definition.Policy.Zone)
 	if f.Zone == "" {
@@ -41,25 +41,25 @@ func (u *UI) backfillFormOf(r *http.Request, v visitor) (*backfillForm, ops.Back
 		now := u.ops.Now().In(location(f.Zone))
 		f.From, f.To, f.Parallel = now.AddDate(0, 0, -1).Format(wallMinute), now.Format(wallMinute), "1"
 	}
-	if f.Fault = f.read(&wish); f.Fault == "" && f.Asked {
-		f.Would, err = u.ops.PreviewBackfill(r.Context(), v.Who, wish)
+	if f.Fault = f.read(&request); f.Fault == "" && f.Asked {
+		f.Would, err = u.ops.PreviewBackfill(r.Context(), v.Who, request)
 		f.Fault, err = faultOf(err)
 	}
-	return f, wish, err
+	return f, request, err
 }
 
 // wallMinute is how a browser writes a time of its datetime-local field.
 const wallMinute = "2006-01-02T15:04"
 
 // read converts the fields, and returns the error of one of them.
-func (f *backfillForm) read(wish *ops.Backfill) string {
+func (f *backfillForm) read(request *ops.Backfill) string {
 	if err := checkZone(f.Zone); err != nil {
 		return said(err)
 	}
 	for _, field := range []struct {
 		text string
 		to   *time.Time
-	}{{f.From, &wish.From}, {f.To, &wish.To}} {
+	}{{f.From, &request.From}, {f.To, &request.To}} {
 		if field.text == "" {
 			continue
 		}
@@ -76,7 +76,7 @@ func (f *backfillForm) read(wish *ops.Backfill) string {
 	if err != nil || n < 1 {
 		return said(kernel.Invalid("invalid parallel %.20q: want 1 to %d", f.Parallel, kernel.MaxParallel))
 	}
-	wish.Parallel = n
+	request.Parallel = n
 	return ""
 }
 
@@ -106,7 +106,7 @@ func (u *UI) backfillPage(r *http.Request, v visitor) (answer, error) {
 }
 
 func (u *UI) backfill(r *http.Request, v visitor) (answer, error) {
-	f, wish, err := u.backfillFormOf(r, v)
+	f, request, err := u.backfillFormOf(r, v)
 	if err != nil {
 		return answer{}, err
 	}
@@ -115,7 +115,7 @@ func (u *UI) backfill(r *http.Request, v visitor) (answer, error) {
 	}
 	who := v.Who
 	who.Reason = r.PostFormValue("reason")
-	_, err = u.ops.Backfill(r.Context(), who, wish)
+	_, err = u.ops.Backfill(r.Context(), who, request)
 	if f.Fault, err = faultOf(err); f.Fault != "" {
 		return f.answer(), nil
 	}

@@ -52,7 +52,7 @@ func (u *UI) delete(r *http.Request, v visitor) (answer, error) {
 	who := v.Who
 	who.Reason = r.PostFormValue("reason")
 	revision, _ := strconv.ParseUint(r.PostFormValue("revision"), 10, 64) // none: any revision
-	_, err = u.ops.Delete(r.Context(), who, kernel.Delete{Key: f.Key, IfRevision: revision}, ops.Fate(r.PostFormValue("runs")))
+	_, err = u.ops.Delete(r.Context(), who, kernel.Delete{Key: f.Key, IfRevision: revision}, ops.LiveRuns(r.PostFormValue("runs")))
 	if errors.Is(err, jobs.Conflict) || errors.Is(err, jobs.Stale) || errors.Is(err, jobs.BadInput) {
 		f.Fault = said(err)
 		return f.answer(statusOf(err)), nil

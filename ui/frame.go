@@ -58,12 +58,12 @@ func withDid(path, did string) string {
 // toasts are the messages after a change, by the key in the URL.
 var toasts = map[string]string{
 	"paused": "Paused.", "drained": "The worker takes no new runs.", "resumed": "Resumed.", "backfilled": "Runs created.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.",
-	"follows": "The setting follows the code again.", "debug": "Debug mode changed.", "transfer": "Leadership transferred.", "revoked": "Token revoked.", "settings": "Settings saved.", "cleaned": "Purge started.",
+	"follows": "The setting follows the code again.", "debug": "Debug mode changed.", "transfer": "Leadership transferred.", "revoked": "Token revoked.", "settings": "Settings saved.", "purged": "Purge started.",
 }
 
 // route authenticates a request, checks the role, and calls do.
 func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
-	admitted := u.door(do)
+	admitted := u.checked(do)
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := u.visitor(r)
 		if err != nil {
@@ -80,15 +80,15 @@ func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
 
 // anyone calls do without authentication.
 func (u *UI) anyone(do handler) http.HandlerFunc {
-	admitted := u.door(do)
+	admitted := u.checked(do)
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, _ := u.visitor(r)
 		admitted(w, r, v)
 	}
 }
 
-// door checks the form of a request and calls do.
-func (u *UI) door(do handler) func(http.ResponseWriter, *http.Request, visitor) {
+// checked checks the form of a request and calls do.
+func (u *UI) checked(do handler) func(http.ResponseWriter, *http.Request, visitor) {
 	return func(w http.ResponseWriter, r *http.Request, v visitor) {
 		if r.Method == http.MethodPost {
 			r.Body = http.MaxBytesReader(w, r.Body, 2*kernel.MaxArgs)

@@ -72,7 +72,7 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 	p := runPage{visitor: v, runRow: u.runRow(run), In: shorten(run.Args), Out: shorten(run.Result), Kept: shorten(run.Checkpoint),
 		CanStop: kernel.May(run.State, jobs.Cancelled), CanRun: run.State.Final()}
 	for i, m := range run.Moves {
-		m.Text = run.Says(&m)
+		m.Text = run.Text(&m)
 		row := moveRow{Move: m, Why: causes[m.Cause], Held: -1}
 		if i+1 < len(run.Moves) {
 			row.Held = run.Moves[i+1].At.Sub(m.At)
@@ -239,7 +239,7 @@ func attemptsOf(run *kernel.Run, now time.Time) (list []attempt, skipped int) {
 		a := attempt{N: m.Attempt, Worker: m.By, State: jobs.Processing, Begun: m.At, Waited: m.At.Sub(since), Took: now.Sub(m.At)}
 		if i+1 < len(run.Moves) {
 			end := run.Moves[i+1]
-			a.State, a.Why, a.Error, a.Took = end.State, causes[end.Cause], run.Says(&end), end.At.Sub(m.At)
+			a.State, a.Why, a.Error, a.Took = end.State, causes[end.Cause], run.Text(&end), end.At.Sub(m.At)
 			// An attempt that failed for good leaves two lines, at the same time.
 			if i+2 < len(run.Moves) && run.Moves[i+2].State == jobs.Terminated {
 				a.State = jobs.Terminated

@@ -175,14 +175,14 @@ func TestSettings(t *testing.T) {
 	if answer, _ := s.post("/settings", url.Values{"limits": {"billing=20:100/s, mail=5"}, "budget": {"50/s"}}); answer.StatusCode != 303 {
 		t.Fatal(answer.StatusCode)
 	}
-	if answer, body := s.post("/clean", url.Values{"job": {"app.work"}, "age": {"soon"}}); answer.StatusCode != 422 || !strings.Contains(body, "invalid duration") || !strings.Contains(body, `value="soon"`) {
-		t.Errorf("clean: %d", answer.StatusCode)
+	if answer, body := s.post("/purge", url.Values{"job": {"app.work"}, "age": {"soon"}}); answer.StatusCode != 422 || !strings.Contains(body, "invalid duration") || !strings.Contains(body, `value="soon"`) {
+		t.Errorf("purge: %d", answer.StatusCode)
 	}
-	if answer, body := s.post("/clean", url.Values{"age": {"0s"}, "dry": {"true"}}); answer.StatusCode != 200 || !strings.Contains(body, " would be purged.") {
-		t.Errorf("clean, dry: %d", answer.StatusCode)
+	if answer, body := s.post("/purge", url.Values{"age": {"0s"}, "dry": {"true"}}); answer.StatusCode != 200 || !strings.Contains(body, " would be purged.") {
+		t.Errorf("purge, dry: %d", answer.StatusCode)
 	}
-	if answer, _ := s.post("/clean", url.Values{"age": {"120h"}}); answer.StatusCode != 303 {
-		t.Errorf("clean: %d", answer.StatusCode)
+	if answer, _ := s.post("/purge", url.Values{"age": {"120h"}}); answer.StatusCode != 303 {
+		t.Errorf("purge: %d", answer.StatusCode)
 	}
 	_, body := s.get("/settings")
 	for _, want := range []string{`value="1m30s"`, `value="billing=20:100/s,mail=5"`, `value="50/s"`, "Default: 30s", "Switched on by", "maxConcurrency", "Release recurring jobs", "n1, term 1"} {

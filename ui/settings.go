@@ -36,9 +36,9 @@ type settingsPage struct {
 	Defaults                      []defaultRow
 	About                         About
 	Leader                        ops.Leader
-	Cleaning                      ops.Cleaning
-	CleanJob, CleanAge, CleanSays string
-	Cleaned                       time.Time // runs of all jobs that finished before were purged by hand
+	Purging                       ops.Purging
+	PurgeJob, PurgeAge, PurgeText string
+	Purged                        time.Time // runs of all jobs that finished before were purged by hand
 	Go                            string
 	Revision                      uint64
 }
@@ -69,7 +69,7 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 		return answer{}, err
 	}
 	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(kernel.DefaultMisfireAfter), Limits: kernel.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, kernel.NewEnabled), Defaults: defaultRows(global),
-		About: u.about, Cleaning: u.ops.Cleaning(), Cleaned: global.Cleaned, Leader: u.ops.Live().Leader(), Go: runtime.Version(), Revision: global.Revision,
+		About: u.about, Purging: u.ops.Cleaning(), Purged: global.Purged, Leader: u.ops.Live().Leader(), Go: runtime.Version(), Revision: global.Revision,
 		Modes: []debugMode{
 			{Kind: "recurring", Debug: global.RecurringDebug, Does: "Recurring jobs do not fire. Its due times go to the ledger and do not run later."},
 			{Kind: "triggered", Debug: global.TriggeredDebug, Does: "Runs enqueued by code are accepted and held until the mode is switched off."},
@@ -110,25 +110,25 @@ func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	return goTo("/settings", "settings"), nil
 }
 
-// clean purges runs, or counts them.
-func (u *UI) clean(r *http.Request, v visitor) (answer, error) {
+// purge purges runs, or counts them.
+func (u *UI) purge(r *http.Request, v visitor) (answer, error) {
 	job, age, dry := strings.TrimSpace(r.PostFormValue("job")), strings.TrimSpace(r.PostFormValue("age")), r.PostFormValue("dry") == "true"
 	d, err := time.ParseDuration(age)
 	if err != nil || d < 0 {
-		return u.unsettled(r, v, "clean", kernel.Invalid("invalid duration %.40q: want 120h, 30m or 0s", age))
+		return u.unsettled(r, v, "purge", kernel.Invalid("invalid duration %.40q: want 120h, 30m or 0s", age))
 	}
 	v.Who.Reason = r.PostFormValue("reason")
-	done, err := u.ops.Clean(r.Context(), v.Who, ops.Clean{Key: jobs.Key(job), Before: u.ops.Now().Add(-d), Dry: dry})
+	done, err := u.ops.Purge(r.Context(), v.Who, ops.Purge{Key: jobs.Key(job), Before: u.ops.Now().Add(-d), Dry: dry})
 	if err != nil {
-		return u.unsettled(r, v, "clean", err)
+		return u.unsettled(r, v, "purge", err)
 	}
 	if !dry {
-		return goTo("/settings", "cleaned"), nil
+		return goTo("/settings", "purged"), nil
 	}
 	return u.settingsAnswer(r.Context(), v, func(p *settingsPage) {
-		p.CleanJob, p.CleanAge, p.CleanSays = job, age, plural(done.Runs, "run")+" would be purged."
+		p.PurgeJob, p.PurgeAge, p.PurgeText = job, age, plural(done.Runs, "run")+" would be purged."
 		if done.More {
-			p.CleanSays = "More than " + p.CleanSays
+			p.PurgeText = "More than " + p.PurgeText
 		}
 	})
 }
@@ -189,8 +189,8 @@ func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (ans
 		case "limits":
 			p.Limits, p.Budget = r.PostFormValue("limits"), r.PostFormValue("budget")
 			p.WasLimits, p.WasBudget = r.PostFormValue("was.limits"), r.PostFormValue("was.budget")
-		case "clean":
-			p.CleanJob, p.CleanAge = r.PostFormValue("job"), r.PostFormValue("age")
+		case "purge":
+			p.PurgeJob, p.PurgeAge = r.PostFormValue("job"), r.PostFormValue("age")
 		}
 		for i := range p.Modes {
 			if p.Modes[i].Kind == field {

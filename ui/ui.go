@@ -153,7 +153,7 @@ func New(c Config) *UI {
 		{"GET /settings", ops.Viewer, u.settings},
 		{"POST /settings", ops.Admin, u.configure},
 		{"POST /debug", ops.Admin, u.debug},
-		{"POST /clean", ops.Admin, u.clean},
+		{"POST /purge", ops.Admin, u.purge},
 		{"GET /access", ops.Admin, u.tokens},
 		{"POST /access", ops.Admin, u.grant},
 		{"POST /access/{id}/revoke", ops.Admin, u.revoke},

@@ -102,17 +102,17 @@ func newScene(t *testing.T) *scene {
 	for _, state := range kernel.States() {
 		id := jobs.NewID(time.Now())
 		s.runs[state] = id
-		wish := kernel.Create{ID: id, Key: "app.work"}
+		request := kernel.Create{ID: id, Key: "app.work"}
 		if state == jobs.Scheduled {
-			wish.Delay = time.Hour
+			request.Delay = time.Hour
 		}
 		if state == jobs.Terminated {
-			wish.Retries = new(0)
+			request.Retries = new(0)
 		}
 		if state == jobs.Skipped {
-			wish.StartWithin = new(time.Nanosecond)
+			request.StartWithin = new(time.Nanosecond)
 		}
-		s.apply(wish)
+		s.apply(request)
 		finish := kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Code: "card<b>", Error: hostile}
 		switch state {
 		case jobs.Processing, jobs.Skipped:

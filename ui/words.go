@@ -165,7 +165,7 @@ func gate(name string) string { return "a slot of " + ops.GateText(name) }
 // causes are the texts of why a run is in its state; other causes need none.
 var causes = map[kernel.Cause]string{
 	kernel.ByTimeout: "timeout", kernel.ByLoss: "worker lost", kernel.ByPoison: "lost too often", kernel.ByHandback: "handed back",
-	kernel.BySnooze: "snoozed", kernel.ByOverlap: "no free slot", kernel.ByDeadline: "not started in time", kernel.ByDisabled: "job disabled", kernel.ByNobody: "no worker",
+	kernel.BySnooze: "snoozed", kernel.ByOverlap: "no free slot", kernel.ByDeadline: "not started in time", kernel.ByDisabled: "job disabled", kernel.ByNoWorker: "no worker",
 	kernel.ByReplaced: "replaced by a newer run", kernel.ByDebug: "held by debug mode", kernel.ByPerson: "on request",
 }
 

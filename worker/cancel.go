@@ -34,7 +34,7 @@ func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 // rest pauses or resumes taking new runs, and logs the change.
 func (w *Worker) rest(request bus.Rest) {
 	if request != "" && w.held.rest(request == bus.RestDrain) {
-		w.log.Info("worker is asked to pause or resume new runs", "wish", request)
+		w.log.Info("worker is asked to pause or resume new runs", "signal", request)
 		w.heartbeatNow()
 	}
 }

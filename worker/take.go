@@ -57,7 +57,7 @@ func (w *Worker) takeFrom(here, living context.Context, queue string) error {
 			return nil
 		case errors.Is(err, bus.ErrClosed):
 			return err
-		case errors.Is(err, bus.ErrNobody):
+		case errors.Is(err, bus.ErrNoReceiver):
 			// The queue appears or disappears: heartbeats will show. Take has paced itself.
 		default:
 			w.log.Debug("no offers can be taken", "queue", queue, "err", err)

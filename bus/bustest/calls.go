@@ -44,7 +44,7 @@ var callCases = []Case{
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		must(t, node.Serve(ctx, bus.ServiceStore, echo), "serve")
 		_, err := client.Call(ctx, bus.ServiceHeartbeat, nil)
-		wantErr(t, err, bus.ErrNobody, "call")
+		wantErr(t, err, bus.ErrNoReceiver, "call")
 	}},
 	{"Serve ends with its context", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
@@ -66,7 +66,7 @@ var callCases = []Case{
 			wantErr(t, h.As(t, p).Serve(ctx, bus.ServiceStore, echo), jobs.Forbidden, "serve as "+p.Actor())
 		}
 		_, err := h.As(t, caller).Call(ctx, bus.ServiceStore, nil)
-		wantErr(t, err, bus.ErrNobody, "call")
+		wantErr(t, err, bus.ErrNoReceiver, "call")
 	}},
 	{"a refusal arrives as one", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
@@ -97,7 +97,7 @@ var callCases = []Case{
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
 		failures := map[string]error{
 			"a plain one": errors.New("disk on fire"),
-			"no receiver": fmt.Errorf("asked further: %w", bus.ErrNobody),
+			"no receiver": fmt.Errorf("asked further: %w", bus.ErrNoReceiver),
 			"closed":      bus.ErrClosed,
 			"deadline":    context.DeadlineExceeded,
 			"empty":       errors.New(""),
@@ -108,7 +108,7 @@ var callCases = []Case{
 		for name, failure := range failures {
 			_, err := client.Call(ctx, bus.ServiceStore, []byte(name))
 			var code jobs.Code
-			if err == nil || errors.Is(err, bus.ErrNobody) || errors.Is(err, bus.ErrClosed) || isDeadline(err) || errors.As(err, &code) {
+			if err == nil || errors.Is(err, bus.ErrNoReceiver) || errors.Is(err, bus.ErrClosed) || isDeadline(err) || errors.As(err, &code) {
 				t.Fatalf("%s: error is %v", name, err)
 			}
 			if !strings.Contains(err.Error(), failure.Error()) {

@@ -137,10 +137,10 @@ var sharedCases = []Case{
 		if queue == old {
 			t.Fatalf("terms 7 and 8 have the same queue %q", queue)
 		}
-		wantErr(t, come(t, waiting, "the end of a Take of term 7"), bus.ErrNobody, "take in term 7")
-		wantErr(t, node.Offer(ctx, old, billing, offers("older", 1)), bus.ErrNobody, "offer in term 7, after term 8 began")
+		wantErr(t, come(t, waiting, "the end of a Take of term 7"), bus.ErrNoReceiver, "take in term 7")
+		wantErr(t, node.Offer(ctx, old, billing, offers("older", 1)), bus.ErrNoReceiver, "offer in term 7, after term 8 began")
 		_, _, err := worker.Take(ctx, old, billing, 1)
-		wantErr(t, err, bus.ErrNobody, "take in term 7, after term 8 began")
+		wantErr(t, err, bus.ErrNoReceiver, "take in term 7, after term 8 began")
 
 		must(t, next.Offer(ctx, queue, billing, offers("new", 1)), "offer in term 8")
 		got = take(ctx, worker, queue, billing, 100)
@@ -253,7 +253,7 @@ var personalCases = []Case{
 	{"Hand fails without a receiver", func(t *testing.T, h Harness) {
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
 		lane := bus.Lane{Tenant: "default", App: "billing.eu", Worker: ringer.Name}
-		wantErr(t, handTo(ctx, node, lane, offers("x", 1)), bus.ErrNobody, "hand before the worker is there")
+		wantErr(t, handTo(ctx, node, lane, offers("x", 1)), bus.ErrNoReceiver, "hand before the worker is there")
 		must(t, worker.Receive(ctx, lane, func([]bus.Offer) {}), "receive")
 		must(t, handTo(ctx, node, lane, offers("x", 1)), "hand while the worker is there")
 		must(t, worker.Close(), "close")
@@ -292,7 +292,7 @@ func handTo(ctx context.Context, b bus.Bus, lane bus.Lane, list []bus.Offer) err
 	}
 }
 
-// eventuallyGone repeats what is refused with ErrNobody as soon as the other end's going is known everywhere.
+// eventuallyGone repeats what is refused with ErrNoReceiver as soon as the other end's going is known everywhere.
 func eventuallyGone(t *testing.T, do func() error) {
 	t.Helper()
 	for ctx := within(t); ctx.Err() == nil; {
@@ -300,7 +300,7 @@ func eventuallyGone(t *testing.T, do func() error) {
 			if isDeadline(err) {
 				continue // it was asked while it ended
 			}
-			wantErr(t, err, bus.ErrNobody, "after the other end has gone")
+			wantErr(t, err, bus.ErrNoReceiver, "after the other end has gone")
 			return
 		}
 	}

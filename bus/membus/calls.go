@@ -55,7 +55,7 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 	}
 	s := e.hub.server(service)
 	if s == nil {
-		return nil, fmt.Errorf("call %s: %w", service, bus.ErrNobody)
+		return nil, fmt.Errorf("call %s: %w", service, bus.ErrNoReceiver)
 	}
 	answered := make(chan answer, 1)
 	go func(request []byte) {

@@ -79,7 +79,7 @@ func (e *end) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[
 	defer h.mu.Unlock()
 	q := h.queues[queue]
 	if q == nil {
-		return fmt.Errorf("offer to queue %q: %w", queue, bus.ErrNobody)
+		return fmt.Errorf("offer to queue %q: %w", queue, bus.ErrNoReceiver)
 	}
 	s := q.lane(lane)
 	for _, l := range lists {
@@ -111,7 +111,7 @@ func (e *end) Take(ctx context.Context, queue string, lane bus.Lane, want int) (
 			if err := e.errOf(ctx); err != nil {
 				return nil, nil, err
 			}
-			return nil, nil, fmt.Errorf("take from queue %q: %w", queue, bus.ErrNobody)
+			return nil, nil, fmt.Errorf("take from queue %q: %w", queue, bus.ErrNoReceiver)
 		}
 		select {
 		case <-more:
@@ -207,7 +207,7 @@ func (e *end) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
 	}
 	r := e.hub.receiver(lane)
 	if r == nil {
-		return fmt.Errorf("hand to worker %q: %w", lane.Worker, bus.ErrNobody)
+		return fmt.Errorf("hand to worker %q: %w", lane.Worker, bus.ErrNoReceiver)
 	}
 	limited, cancel := context.WithTimeout(ctx, handTime)
 	defer cancel()
@@ -215,7 +215,7 @@ func (e *end) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
 	select {
 	case r.hands <- in:
 	case <-r.ctx.Done():
-		return fmt.Errorf("hand to worker %q: %w", lane.Worker, bus.ErrNobody)
+		return fmt.Errorf("hand to worker %q: %w", lane.Worker, bus.ErrNoReceiver)
 	case <-limited.Done():
 		return fmt.Errorf("hand to worker %q: %w", lane.Worker, limited.Err())
 	case <-e.life.Done():
@@ -224,7 +224,7 @@ func (e *end) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
 	select {
 	case got := <-in.got:
 		if !got {
-			return fmt.Errorf("hand to worker %q: %w", lane.Worker, bus.ErrNobody)
+			return fmt.Errorf("hand to worker %q: %w", lane.Worker, bus.ErrNoReceiver)
 		}
 		return nil
 	case <-limited.Done():

@@ -106,7 +106,7 @@ func (e *end) lasting(ctx context.Context, forget func()) context.Context {
 func (e *end) lasts(ctx context.Context) bool { return ctx.Err() == nil && e.life.Err() == nil }
 
 // carried returns err as it arrives at the caller: a refusal stays one, of any other error only the text arrives. So no
-// caller mistakes an error that the handler met (bus.ErrNobody, a context's end) for its own.
+// caller mistakes an error that the handler met (bus.ErrNoReceiver, a context's end) for its own.
 func carried(err error) error {
 	var refusal *kernel.Refusal
 	var code jobs.Code

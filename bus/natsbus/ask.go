@@ -13,7 +13,7 @@ import (
 )
 
 // Ask sends a request to the server in this process itself, as one of its users: see embedded.Server.Remove.
-// bus.ErrNobody means that no server answers it, and a refusal that nothing was sent; after any other error it may have
+// bus.ErrNoReceiver means that no server answers it, and a refusal that nothing was sent; after any other error it may have
 // been received.
 func Ask(ctx context.Context, of Server, user, password, subject string, request []byte) ([]byte, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(of), nats.UserInfo(user, password), nats.NoReconnect())
@@ -23,7 +23,7 @@ func Ask(ctx context.Context, of Server, user, password, subject string, request
 	defer nc.Close()
 	m, err := nc.RequestWithContext(ctx, subject, request)
 	if errors.Is(err, nats.ErrNoResponders) {
-		return nil, bus.ErrNobody
+		return nil, bus.ErrNoReceiver
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask the NATS server: %w", err)

@@ -22,8 +22,8 @@ const (
 
 	// codeHeader marks an answer that is an error, with its code. Its text is the answer's body.
 	codeHeader = "Carillon-Code"
-	// goneCode means bus.ErrNobody: the end that was asked has just stopped serving.
-	goneCode = "nobody"
+	// goneCode means bus.ErrNoReceiver: the end that was asked has just stopped serving.
+	goneCode = "gone"
 	// plainError is the code of an error that is not a refusal. No jobs.Code equals it.
 	plainError = "error"
 	// maxText is the longest text of an error.
@@ -71,7 +71,7 @@ func (b *Bus) ask(ctx context.Context, subject string, at *answers, prefix strin
 		switch code := m.Header.Get(codeHeader); code {
 		case "":
 		case goneCode:
-			return nil, bus.ErrNobody
+			return nil, bus.ErrNoReceiver
 		case plainError:
 			return nil, answered{errors.New(string(m.Data))}
 		default:
@@ -137,7 +137,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 }
 
 // answer answers a request, with data or with an error. A refusal stays one; of any other error the text arrives, and
-// not its kind: an error that the handler met (bus.ErrNobody, a context's end) is not the caller's.
+// not its kind: an error that the handler met (bus.ErrNoReceiver, a context's end) is not the caller's.
 func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
 	if most := b.Limit(); err == nil && len(data) > most {
 		err = kernel.Invalid("the answer has %d bytes: the limit is %d", len(data), most)

@@ -6,7 +6,7 @@
 // plain NATS. subjects.go has every subject, permissions.go who may use which.
 //
 // Where to start: [Connect]. Sharp edges: without a connection nothing is buffered (unless [Config.Buffer] is set) and
-// everything returns bus.ErrNobody at once; what was under way when a connection broke ends as jobs.Unknown. A new
+// everything returns bus.ErrNoReceiver at once; what was under way when a connection broke ends as jobs.Unknown. A new
 // connection resumes what was served, listened to and received.
 package natsbus
 
@@ -252,7 +252,7 @@ func (b *Bus) leads(what string) error {
 }
 
 // errNoConnection means that nothing was sent.
-var errNoConnection = fmt.Errorf("no connection to NATS: %w", bus.ErrNobody)
+var errNoConnection = fmt.Errorf("no connection to NATS: %w", bus.ErrNoReceiver)
 
 // reason returns why an exchange failed, as an error of package bus.
 func (b *Bus) reason(ctx context.Context, err error) error {
@@ -265,7 +265,7 @@ func (b *Bus) reason(ctx context.Context, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("no answer: %w", ctx.Err())
 	case errors.Is(err, nats.ErrNoResponders):
-		return bus.ErrNobody
+		return bus.ErrNoReceiver
 	case errors.Is(err, nats.ErrReconnectBufExceeded), errors.Is(err, nats.ErrConnectionReconnecting):
 		return errNoConnection
 	}

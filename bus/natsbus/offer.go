@@ -31,7 +31,7 @@ func (b *Bus) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[
 	}
 	term, ours := termOf(queue)
 	if !ours {
-		return fmt.Errorf("offer to queue %q: %w", queue, bus.ErrNobody)
+		return fmt.Errorf("offer to queue %q: %w", queue, bus.ErrNoReceiver)
 	}
 	if !b.link.connected() {
 		return errNoConnection
@@ -40,7 +40,7 @@ func (b *Bus) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[
 	if err == nil {
 		err = b.offer(ctx, queue, offerSubject(term, lane), lists)
 	}
-	if errors.Is(err, bus.ErrNobody) && len(lists) > 0 && b.link.connected() {
+	if errors.Is(err, bus.ErrNoReceiver) && len(lists) > 0 && b.link.connected() {
 		// The stream has gone since its consumer was made. Once more, from the start.
 		b.forgetMade()
 		if err = b.ensure(ctx, queue, term, lane); err == nil {
@@ -98,7 +98,7 @@ func kept(answer []byte, queue string) error {
 	case ack.Error != nil:
 		return fmt.Errorf("the stream does not take offers: %s", ack.Error.Text)
 	case ack.Stream != queue:
-		return fmt.Errorf("stream %s took the offers: %w", ack.Stream, bus.ErrNobody)
+		return fmt.Errorf("stream %s took the offers: %w", ack.Stream, bus.ErrNoReceiver)
 	}
 	return nil
 }

@@ -247,12 +247,12 @@ func (b *Bus) makeConsumer(ctx context.Context, queue string, term uint64, l bus
 	}
 	// The stream has gone. If the server has forgotten it we make it again; if a newer leader has deleted it we do not.
 	if _, mine := b.opened.Load(queue); !mine {
-		return bus.ErrNobody
+		return bus.ErrNoReceiver
 	}
 	names := b.js.StreamNames(ctx, jetstream.WithStreamListSubject(offerRoot+".>"))
 	for stream := range names.Name() {
 		if newer, ours := termOf(stream); ours && newer > term {
-			return fmt.Errorf("term %d has a queue already: %w", newer, bus.ErrNobody)
+			return fmt.Errorf("term %d has a queue already: %w", newer, bus.ErrNoReceiver)
 		}
 	}
 	if err := names.Err(); err != nil {

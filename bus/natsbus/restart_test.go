@@ -184,17 +184,17 @@ func TestACallEndsWithItsConnection(t *testing.T) {
 	w.set(true)
 	select {
 	case err := <-ended:
-		if !errors.Is(err, jobs.Unknown) || errors.Is(err, bus.ErrNobody) {
+		if !errors.Is(err, jobs.Unknown) || errors.Is(err, bus.ErrNoReceiver) {
 			t.Fatalf("it ended with: %v", err)
 		}
 	case <-within(t).Done():
 		t.Fatal("it still waits")
 	}
 	// While there is no connection nothing is sent, so nothing can have been done.
-	if _, err := asker.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, bus.ErrNobody) {
+	if _, err := asker.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, bus.ErrNoReceiver) {
 		t.Fatalf("a call without a connection: %v", err)
 	}
-	if err := asker.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("x")}); !errors.Is(err, bus.ErrNobody) {
+	if err := asker.Signal(within(t), bus.Signal{Topic: bus.TopicLog, Data: []byte("x")}); !errors.Is(err, bus.ErrNoReceiver) {
 		t.Fatalf("a signal without a connection: %v", err)
 	}
 }
@@ -233,7 +233,7 @@ func TestConnectWithoutAServer(t *testing.T) {
 	}
 	var log page
 	b := connect(t, url, natsbus.Config{As: worker, Retry: true, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if _, err := b.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, bus.ErrNobody) {
+	if _, err := b.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, bus.ErrNoReceiver) {
 		t.Errorf("call: %v", err)
 	}
 	if b.Limit() < 64<<10 {

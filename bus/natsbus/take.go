@@ -94,7 +94,7 @@ func (t *taking) run(ctx context.Context) error {
 		if err := t.rest(ctx, 250*time.Millisecond); err != nil {
 			return err
 		}
-		return bus.ErrNobody
+		return bus.ErrNoReceiver
 	}
 	attempt, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -230,7 +230,7 @@ func (t *taking) judge(end *nats.Msg) error {
 		t.queued = true
 		return nil
 	case status == "503", status == "409" && text == "Consumer Deleted":
-		return bus.ErrNobody
+		return bus.ErrNoReceiver
 	}
 	return kernel.Refuse(jobs.Unavailable, "NATS answered %s %s", status, text)
 }

@@ -83,7 +83,7 @@ func (j *judge) data() {
 	if len(c.Faults) < c.Setup.Faults {
 		missing(fmt.Sprintf("at least %d faults", c.Setup.Faults), fmt.Sprint(len(c.Faults)))
 	}
-	recurring, wished := 0, 0
+	recurring, requested := 0, 0
 	for _, t := range j.jobs {
 		if t.recurring() {
 			recurring++
@@ -91,10 +91,10 @@ func (j *judge) data() {
 	}
 	for i := range c.History {
 		if c.History[i].What == Create {
-			wished++
+			requested++
 		}
 	}
-	if recurring+wished == 0 {
+	if recurring+requested == 0 {
 		missing("a scheduled job, or a requested run", "neither")
 	}
 	if len(c.Stores) > 0 && len(j.end.Runs) == 0 {

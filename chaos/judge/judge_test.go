@@ -422,7 +422,7 @@ func (l *life) orphaned(worker int) *Run {
 }
 
 // A clock that was corrected before any process followed it excuses nothing; one that was wrong for long enough does.
-func TestAClockThatNobodyBelieved(t *testing.T) {
+func TestAClockThatNoNodeBelieved(t *testing.T) {
 	for away, must := range map[time.Duration]bool{8 * time.Second: true, 40 * time.Second: false} {
 		l := lived(1)
 		usual := Judge(l.c).Dues

@@ -62,7 +62,7 @@ type Op struct {
 
 	Key         string `json:"job,omitempty"`
 	Run         string `json:"run,omitempty"`         // answered; for Cancel and Look: asked for
-	RequestID   string `json:"wish,omitempty"`        // Create: the ID that the client itself gave the run, or ""
+	RequestID   string `json:"requestId,omitempty"`   // Create: the ID that the client itself gave the run, or ""
 	Idempotency string `json:"idempotency,omitempty"` // Create: the same one means the same run
 	Unique      string `json:"unique,omitempty"`      // Create: at most one run of the job that is not final holds it
 	Due         int64  `json:"due,omitempty"`         // Create: not before; Unix nanoseconds, 0 = at once

@@ -82,7 +82,7 @@ type Verdict struct {
 	Dues     int            `json:"dues"` // that had to have a record
 	Runs     int            `json:"runs"`
 	Attempts int            `json:"attempts"` // that handlers have begun
-	Requests int            `json:"wishes"`   // runs that clients requested
+	Requests int            `json:"requests"` // runs that clients requested
 	Unknown  int            `json:"unknown"`  // operations without a known outcome
 	Faults   map[string]int `json:"faults"`
 	Counts   []Count        `json:"counts"`

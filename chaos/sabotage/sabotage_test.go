@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// caseVariable names the directory into which a saboteur writes what its house has seen.
+// caseVariable names the directory into which a saboteur writes what its cluster has seen.
 const caseVariable = "CARILLON_TEST_CASE"
 
 // TestSaboteur is no test but the body of one: TestSabotage runs it in a build in which mechanisms can be turned off.
@@ -28,7 +28,7 @@ func TestSaboteur(t *testing.T) {
 	}
 }
 
-// Whole, a house keeps all its promises through four minutes of bad luck.
+// Whole, a cluster keeps all its promises through four minutes of bad luck.
 func TestHealthy(t *testing.T) {
 	v := judge.Judge(story(t))
 	report(t, v)

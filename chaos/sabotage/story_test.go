@@ -21,7 +21,7 @@ const (
 // story is four minutes of bad luck, each piece of which one of the mechanisms is there for.
 func story(t *testing.T) (c *judge.Case) {
 	synctest.Test(t, func(t *testing.T) {
-		h, tearDown := newHouse(t)
+		h, tearDown := newFixture(t)
 		defer tearDown()
 		h.c.Setup = judge.Setup{Name: "four minutes of bad luck", Store: "memory", Began: h.now(), Faults: 7, Stamps: judge.Rows}
 		h.c.Specs = specs
@@ -107,7 +107,7 @@ func story(t *testing.T) (c *judge.Case) {
 }
 
 // load sends requests of all kinds until a while after the last fault, from a client that waits for each response.
-func (h *house) load() {
+func (h *fixture) load() {
 	dice := rand.New(rand.NewPCG(1, 2))
 	ask := h.client()
 	ask.n = 1 << 20 // its idempotency keys are its own

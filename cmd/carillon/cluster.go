@@ -78,20 +78,20 @@ func (c *config) advertised(addr string) string {
 	return net.JoinHostPort(c.Cluster.Advertise, port)
 }
 
-// bond is how the NATS servers of a cluster find each other.
-type bond struct {
+// natsCluster is how the NATS servers of a cluster find each other.
+type natsCluster struct {
 	Routes []string `json:"routes"` // of all nodes ever known
 }
 
 const (
-	bondFile        = "cluster.json"
+	natsClusterFile = "cluster.json"
 	invitationTitle = "carillon-node-1."
 )
 
 // invitation is what a node needs to join.
 type invitation struct {
-	Store string `json:"store"` // for the store
-	Bond  bond   `json:"bond"`  // empty if the NATS servers are elsewhere
+	Store       string      `json:"store"` // for the store
+	NATSCluster natsCluster `json:"bond"`  // empty if the NATS servers are elsewhere
 }
 
 func (i invitation) String() string {
@@ -118,29 +118,29 @@ func readInvitation(path string) (i invitation, err error) {
 	return i, nil
 }
 
-// joins reads what this node needs in a cluster: its key, its bond, and an invitation if the config names one.
+// joins reads what this node needs in a cluster: its key, its NATS cluster, and an invitation if the config names one.
 func (p *process) joins() (err error) {
 	if p.cfg.Cluster.Addr == "" {
 		return nil
 	}
 	if p.cfg.Cluster.JoinFile != "" {
 		if p.invited, err = readInvitation(p.cfg.Cluster.JoinFile); err != nil {
-			if _, there := os.Stat(p.dir(bondFile)); there != nil || !errors.Is(err, fs.ErrNotExist) {
+			if _, there := os.Stat(p.dir(natsClusterFile)); there != nil || !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 			err = nil // it has joined, and the file was deleted
 		}
 	}
-	raw, err := os.ReadFile(p.dir(bondFile))
+	raw, err := os.ReadFile(p.dir(natsClusterFile))
 	switch {
 	case err == nil:
-		if err := json.Unmarshal(raw, &p.bond); err != nil {
-			return fmt.Errorf("read %s: %w", p.dir(bondFile), err)
+		if err := json.Unmarshal(raw, &p.natsCluster); err != nil {
+			return fmt.Errorf("read %s: %w", p.dir(natsClusterFile), err)
 		}
 	case !errors.Is(err, fs.ErrNotExist):
 		return err
 	default:
-		p.bond = p.invited.Bond
+		p.natsCluster = p.invited.NATSCluster
 	}
 	if p.identity, err = raftstore.Identify(p.dir(rowsFolder)); err != nil {
 		return err
@@ -153,27 +153,27 @@ func (p *process) joins() (err error) {
 	return p.bind(p.route)
 }
 
-// bind stores the bond with these routes.
+// bind stores the NATS cluster with these routes.
 func (p *process) bind(routes ...string) error {
-	all := slices.Clone(p.bond.Routes)
+	all := slices.Clone(p.natsCluster.Routes)
 	for _, r := range routes {
 		if r != "" && !slices.Contains(all, r) {
 			all = append(all, r)
 		}
 	}
-	if _, err := os.Stat(p.dir(bondFile)); err == nil && slices.Equal(all, p.bond.Routes) {
+	if _, err := os.Stat(p.dir(natsClusterFile)); err == nil && slices.Equal(all, p.natsCluster.Routes) {
 		return nil
 	}
-	p.bond.Routes = all
-	raw, err := json.Marshal(p.bond)
+	p.natsCluster.Routes = all
+	raw, err := json.Marshal(p.natsCluster)
 	if err == nil {
 		err = os.MkdirAll(p.cfg.Data, 0o700)
 	}
 	if err == nil {
-		err = os.WriteFile(p.dir(bondFile)+".new", raw, 0o600)
+		err = os.WriteFile(p.dir(natsClusterFile)+".new", raw, 0o600)
 	}
 	if err == nil {
-		err = os.Rename(p.dir(bondFile)+".new", p.dir(bondFile))
+		err = os.Rename(p.dir(natsClusterFile)+".new", p.dir(natsClusterFile))
 	}
 	if err != nil {
 		return fmt.Errorf("store the other nodes' routes: %w", err)
@@ -187,8 +187,8 @@ func (p *process) servers() (embedded.Cluster, error) {
 		return embedded.Cluster{}, nil
 	}
 	addr, err := p.cfg.routeAddr()
-	first := !slices.ContainsFunc(p.bond.Routes, func(r string) bool { return r != p.route })
-	return embedded.Cluster{Addr: addr, Routes: p.bond.Routes, TLS: p.identity.Routes(), First: first}, err
+	first := !slices.ContainsFunc(p.natsCluster.Routes, func(r string) bool { return r != p.route })
+	return embedded.Cluster{Addr: addr, Routes: p.natsCluster.Routes, TLS: p.identity.Routes(), First: first}, err
 }
 
 // cluster returns the cluster configuration, nil on a single node.
@@ -206,7 +206,7 @@ func (p *process) cluster() *embed.Cluster {
 	c.Invite = func(token string) (string, error) {
 		i := invitation{Store: token}
 		if p.route != "" {
-			i.Bond = bond{Routes: p.routes()}
+			i.NATSCluster = natsCluster{Routes: p.routes()}
 		}
 		return i.String(), nil
 	}

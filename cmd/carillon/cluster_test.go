@@ -42,10 +42,10 @@ func TestInvitation(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sent := invitation{Store: "carillon-join-1.abc", Bond: bond{Routes: []string{"10.0.0.1:7947"}}}
+	sent := invitation{Store: "carillon-join-1.abc", NATSCluster: natsCluster{Routes: []string{"10.0.0.1:7947"}}}
 	write(sent.String()+"\n", 0o600)
 	got, err := readInvitation(path)
-	if err != nil || got.Store != sent.Store || !slices.Equal(got.Bond.Routes, sent.Bond.Routes) {
+	if err != nil || got.Store != sent.Store || !slices.Equal(got.NATSCluster.Routes, sent.NATSCluster.Routes) {
 		t.Errorf("%+v (%v)", got, err)
 	}
 	write(sent.String(), 0o644)
@@ -77,10 +77,10 @@ func TestBondIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	again := open()
-	if again.identity.Node() != first.identity.Node() || !slices.Equal(again.bond.Routes, []string{"n1.example.com:7947", "10.0.0.2:7947"}) {
-		t.Errorf("%+v of node %s became %+v of node %s", first.bond, first.identity.Node(), again.bond, again.identity.Node())
+	if again.identity.Node() != first.identity.Node() || !slices.Equal(again.natsCluster.Routes, []string{"n1.example.com:7947", "10.0.0.2:7947"}) {
+		t.Errorf("%+v of node %s became %+v of node %s", first.natsCluster, first.identity.Node(), again.natsCluster, again.identity.Node())
 	}
-	if info, err := os.Stat(filepath.Join(dir, bondFile)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(dir, natsClusterFile)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v (%v)", info, err)
 	}
 }

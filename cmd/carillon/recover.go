@@ -145,7 +145,7 @@ func recoverNode(c *cobra.Command, data, reason string, yes bool) error {
 	if err := raftstore.Force(conf, raftstore.By{Actor: operator(), Reason: reason}); err != nil {
 		return err
 	}
-	if err := breakBond(data); err != nil {
+	if err := leaveNATSCluster(data); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "Done: epoch %d. Start the node as usual. Then, for each other machine: carillon cluster invite, and carillon cluster join there,\nwith an empty directory.\n", k.Epoch+1)
@@ -161,13 +161,13 @@ func operator() string {
 	return "person:" + name
 }
 
-// breakBond deletes the routes to the NATS servers of lost nodes: ours is the first of its cluster again.
-func breakBond(data string) error {
-	path := filepath.Join(data, bondFile)
+// leaveNATSCluster deletes the routes to the NATS servers of lost nodes: ours is the first of its cluster again.
+func leaveNATSCluster(data string) error {
+	path := filepath.Join(data, natsClusterFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	raw, err := json.Marshal(bond{})
+	raw, err := json.Marshal(natsCluster{})
 	if err == nil {
 		err = os.WriteFile(path+".new", raw, 0o600)
 	}

@@ -33,23 +33,23 @@ import (
 
 // process is the common part of dev and server: a scheduler with its network servers.
 type process struct {
-	cfg      *config
-	name     string // of the command
-	out      io.Writer
-	log      *slog.Logger
-	movable  bool       // if a port is in use, use the next one
-	jobs     []jobs.Job // to run in this process
-	app      string     // their worker group
-	prepared func(*embed.Scheduler)
-	started  func(context.Context, *embed.Scheduler) error // once it leads
-	server   *embedded.Server                              // nil = NATS is elsewhere
-	bond     bond                                          // where the NATS servers of other nodes are
-	identity *raftstore.Identity                           // nil = not in a cluster
-	natsAddr string                                        // where it listens
-	route    string                                        // the built-in NATS server's route address, or ""
-	invited  invitation                                    // to join with
-	newAdmin bool                                          // grant an admin's token at this start
-	ops      atomic.Pointer[ops.Ops]                       // nil until the store is open
+	cfg         *config
+	name        string // of the command
+	out         io.Writer
+	log         *slog.Logger
+	movable     bool       // if a port is in use, use the next one
+	jobs        []jobs.Job // to run in this process
+	app         string     // their worker group
+	prepared    func(*embed.Scheduler)
+	started     func(context.Context, *embed.Scheduler) error // once it leads
+	server      *embedded.Server                              // nil = NATS is elsewhere
+	natsCluster natsCluster                                   // where the NATS servers of other nodes are
+	identity    *raftstore.Identity                           // nil = not in a cluster
+	natsAddr    string                                        // where it listens
+	route       string                                        // the built-in NATS server's route address, or ""
+	invited     invitation                                    // to join with
+	newAdmin    bool                                          // grant an admin's token at this start
+	ops         atomic.Pointer[ops.Ops]                       // nil until the store is open
 }
 
 // serve runs the process. Parts start in the order of their dependencies; the page's address is printed once its port

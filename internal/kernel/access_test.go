@@ -18,7 +18,7 @@ func TestAccessChecksItself(t *testing.T) {
 	for _, good := range []Command{
 		Grant{token}, tokens(func(k *Token) { k.Role, k.App, k.Until = RoleWorker, "billing", noon }),
 		tokens(func(k *Token) { k.Role = RoleClient }), Revoke{token.ID}, SignIn{session}, SignOut{session.ID},
-		Delete{Key: "k"}, Trim{Before: noon, Refs: []Ref{{Kind: RowTally}, {Kind: RowMissed}, {Kind: RowSession}, {Kind: RowToken}, {Kind: RowDefinition}}},
+		Delete{Key: "k"}, PurgeAudit{Before: noon, Refs: []Ref{{Kind: RowTally}, {Kind: RowMissed}, {Kind: RowSession}, {Kind: RowToken}, {Kind: RowDefinition}}},
 		Invite{"ABCD2345", SecretID("s"), noon}, Join{"ABCD2345", SecretID("s"), jobs.ID{1}, "n2", "10.0.0.2:7946"}, Members{jobs.ID{1}, NodeRemoved, "n2"}, Members{jobs.ID{1}, NodeTransferred, ""},
 		Configure{MaxJobs: new(0)}, Configure{MaxJobs: new(5)},
 		Create{ID: jobs.ID{1}, Key: "k", Trace: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"},
@@ -53,9 +53,9 @@ func TestAccessChecksItself(t *testing.T) {
 		{"session by nothing", sessions(func(s *Session) { s.Token = "" }), "token id"},
 		{"sign out without a session", SignOut{}, "session id"},
 		{"delete nothing", Delete{}, "job key"},
-		{"trim runs", Trim{Refs: []Ref{{Kind: RowRun}}}, "kind 2"},
-		{"trim the record", Trim{Refs: []Ref{{Kind: RowAudit}}}, "kind 11"},
-		{"trim everything", Trim{Refs: make([]Ref, MaxTrim+1)}, "1001"},
+		{"trim runs", PurgeAudit{Refs: []Ref{{Kind: RowRun}}}, "kind 2"},
+		{"trim the record", PurgeAudit{Refs: []Ref{{Kind: RowAudit}}}, "kind 11"},
+		{"trim everything", PurgeAudit{Refs: make([]Ref, MaxTrim+1)}, "1001"},
 		{"invitation of a short name", Invite{"ABC", SecretID("s"), noon}, "8 to 40"},
 		{"invitation of a name with a slash", Invite{"ABCD/EFGH", SecretID("s"), noon}, "A-Z"},
 		{"invitation without a secret", Invite{"ABCD2345", jobs.ID{}, noon}, "secret"},
@@ -153,8 +153,8 @@ func TestSettingsSayWhatChanged(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if a.Said("timeout") != "1m0s" || a.Said("retries") != 1 || a.Said("name") != nil || a.Said("nothing") != nil {
-		t.Errorf("it says %v, %v, %v", a.Said("timeout"), a.Said("retries"), a.Said("name"))
+	if a.Value("timeout") != "1m0s" || a.Value("retries") != 1 || a.Value("name") != nil || a.Value("nothing") != nil {
+		t.Errorf("it says %v, %v, %v", a.Value("timeout"), a.Value("retries"), a.Value("name"))
 	}
 }
 

@@ -41,7 +41,7 @@ type Delete struct {
 
 // Trim purges old rows: tallies and missed ranges that are older than Before (and at least KeepHistory old), the rest
 // of deleted jobs and ended tokens of that age, and expired sessions. Younger or missing rows are left alone.
-type Trim struct {
+type PurgeAudit struct {
 	Refs   []Ref
 	Before time.Time
 }
@@ -50,14 +50,14 @@ type Trim struct {
 const MaxTrim = 1000
 
 // Verb returns the verb of each command.
-func (Delete) Verb() Verb { return VerbDelete }
-func (Trim) Verb() Verb   { return VerbTrim }
+func (Delete) Verb() Verb     { return VerbDelete }
+func (PurgeAudit) Verb() Verb { return VerbPurgeAudit }
 
 // Check validates the key.
 func (c Delete) Check() error { return c.Key.Check() }
 
 // Check validates the rows.
-func (c Trim) Check() error {
+func (c PurgeAudit) Check() error {
 	if len(c.Refs) > MaxTrim {
 		return Invalid("trim of %d rows, at most %d are allowed", len(c.Refs), MaxTrim)
 	}

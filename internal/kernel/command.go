@@ -59,7 +59,7 @@ const (
 	VerbRevoke     Verb = 21
 	VerbSignIn     Verb = 22
 	VerbSignOut    Verb = 23
-	VerbTrim       Verb = 24
+	VerbPurgeAudit Verb = 24
 	VerbInvite     Verb = 25
 	VerbJoin       Verb = 26
 	VerbMembers    Verb = 27
@@ -70,8 +70,8 @@ const (
 	VerbDrain        Verb = 31
 	VerbMark         Verb = 32
 	VerbExpect       Verb = 33
-	VerbHear         Verb = 34
-	VerbClean        Verb = 35
+	VerbReport       Verb = 34
+	VerbPurge        Verb = 35
 	VerbBackfill     Verb = 36
 	VerbNotify       Verb = 37
 
@@ -80,8 +80,8 @@ const (
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
-	"delete", "grant", "revoke", "signin", "signout", "trim", "invite", "join", "members",
-	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "hear", "clean", "backfill", "notify", "finalizeupgrade"}
+	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
+	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)
@@ -102,8 +102,8 @@ type Declaration struct {
 	Schema  []byte // JSON Schema of the arguments, or nil
 }
 
-// Nobody is the Worker of a Register that creates a job without a worker.
-const Nobody = "nobody"
+// NoWorker is the Worker of a Register that creates a job without a worker.
+const NoWorker = "none"
 
 // Register registers a worker's jobs. The first registration of a worker's process (Start) makes unedited fields follow
 // the code, unless a higher version has registered; later ones only add missing jobs.
@@ -431,7 +431,7 @@ func (c Create) Digest() jobs.ID {
 		c.Origin, c.Parent = FromCode, jobs.ID{}
 	}
 	w := coder{buf: []byte{byte(VerbCreate)}}
-	wireWish(&w, &c)
+	wireRequest(&w, &c)
 	if c.Pin != "" || c.Total > 0 { // left out otherwise, so that digests from before these fields stay the same
 		wirePlacing(&w, &c)
 	}

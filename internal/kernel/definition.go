@@ -192,8 +192,8 @@ type Definition struct {
 	Stopped time.Time
 	// Failing counts the consecutive runs that failed for good, while PauseAfter is set.
 	Failing int
-	// Cleaned is the time up to which finished runs were purged by hand.
-	Cleaned time.Time
+	// Purged is the time up to which finished runs were purged by hand.
+	Purged time.Time
 }
 
 // MaxUndecided is how many schedules of a job may wait for the leader's decision.
@@ -287,8 +287,8 @@ type Global struct {
 	Calendars     uint64
 	CalendarCount int // number of calendars
 
-	// Cleaned is the time up to which finished runs of all jobs were purged by hand.
-	Cleaned time.Time
+	// Purged is the time up to which finished runs of all jobs were purged by hand.
+	Purged time.Time
 }
 
 // NewJobs is the state of a job that a worker registers for the first time.

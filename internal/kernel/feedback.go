@@ -75,8 +75,8 @@ type Expect struct {
 	Lasts   bool   // attempts that follow a loss wait for the same reports
 }
 
-// Hear adds a report to a run.
-type Hear struct {
+// Report adds a report to a run.
+type Report struct {
 	ID        jobs.ID
 	Attempt   uint32
 	Nonce     uint64
@@ -87,7 +87,7 @@ type Hear struct {
 
 // Verb returns the verb of each command.
 func (Expect) Verb() Verb { return VerbExpect }
-func (Hear) Verb() Verb   { return VerbHear }
+func (Report) Verb() Verb { return VerbReport }
 
 // Check validates the key.
 func (c Expect) Check() error {
@@ -98,7 +98,7 @@ func (c Expect) Check() error {
 }
 
 // Check validates the report.
-func (c Hear) Check() error {
+func (c Report) Check() error {
 	if len(c.Report) > MaxReport {
 		return Invalid("a report may have at most %d bytes: it has %d", MaxReport, len(c.Report))
 	}
@@ -114,8 +114,8 @@ func (run Run) Expect(k Expect) Run {
 	return run
 }
 
-// Hear adds a report. again: it is a repeated one, or another final one came before, and nothing changes.
-func (run Run) Hear(k Hear) (_ Run, again bool, err error) {
+// Report adds a report. again: it is a repeated one, or another final one came before, and nothing changes.
+func (run Run) Report(k Report) (_ Run, again bool, err error) {
 	f := run.Feedback
 	switch {
 	case !f.Signed(run.ID, k.Attempt, k.Nonce, k.Signature):
@@ -173,7 +173,7 @@ func wireExpect(c *coder, k *Expect) {
 	c.bool(&k.Lasts)
 }
 
-func wireHear(c *coder, k *Hear) {
+func wireReport(c *coder, k *Report) {
 	c.id(&k.ID)
 	number(c, &k.Attempt)
 	number(c, &k.Nonce)

@@ -15,7 +15,7 @@ func TestReportsAreBounded(t *testing.T) {
 	run := Run{ID: jobs.ID{1}, State: jobs.Processing, Attempt: 1, Feedback: &Feedback{Key: key, Attempt: 1}}
 	hear := func(report string, final bool) (again bool) {
 		t.Helper()
-		next, again, err := run.Hear(Hear{ID: run.ID, Attempt: 1, Signature: run.Feedback.Sign(run.ID, 1, 0), Report: []byte(report), Final: final})
+		next, again, err := run.Report(Report{ID: run.ID, Attempt: 1, Signature: run.Feedback.Sign(run.ID, 1, 0), Report: []byte(report), Final: final})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -39,7 +39,7 @@ func TestReportsAreBounded(t *testing.T) {
 	if !hear("more", false) || !hear("another end", true) || run.Feedback.Count != 1001 || string(run.Feedback.Reports[len(run.Feedback.Reports)-1]) != "the end" {
 		t.Errorf("what comes after the last report counts: %d reports", run.Feedback.Count)
 	}
-	if _, _, err := run.Hear(Hear{ID: run.ID, Attempt: 1, Nonce: 1, Signature: run.Feedback.Sign(run.ID, 1, 0)}); !errors.Is(err, ErrNotSigned) {
+	if _, _, err := run.Report(Report{ID: run.ID, Attempt: 1, Nonce: 1, Signature: run.Feedback.Sign(run.ID, 1, 0)}); !errors.Is(err, ErrNotSigned) {
 		t.Errorf("the signature of another request: %v", err)
 	}
 }

@@ -65,11 +65,11 @@ func (g *Gate) Bound() jobs.Limit { return jobs.Limit{Max: g.Limit, Rate: g.Rate
 
 // Free reports whether a run may take a slot now.
 func (g *Gate) Free(at time.Time) bool {
-	return (g.Limit == 0 || g.Taken < g.Limit) && !g.Shut(at)
+	return (g.Limit == 0 || g.Taken < g.Limit) && !g.Throttled(at)
 }
 
-// Shut reports whether only the rate keeps runs from starting now, whatever slots are free.
-func (g *Gate) Shut(at time.Time) bool { return g.Rate.Max > 0 && g.Opens.After(at) }
+// Throttled reports whether only the rate keeps runs from starting now, whatever slots are free.
+func (g *Gate) Throttled(at time.Time) bool { return g.Rate.Max > 0 && g.Opens.After(at) }
 
 // Spend takes one start, now or as soon as it is allowed, and returns when that is.
 func (g *Gate) Spend(at time.Time) time.Time {

@@ -78,7 +78,7 @@ func wireNotify(c *coder, k *Notify) {
 // checkSystem returns why a job may not be registered under the key of a system job, or nil. A worker may serve those
 // of its own app.
 func (c Register) checkSystem() error {
-	if !SystemKey(c.Job.Key) || c.Job.Key == NotifyKey(c.App) && c.Job.Kind == Triggered && c.Worker != Nobody {
+	if !SystemKey(c.Job.Key) || c.Job.Key == NotifyKey(c.App) && c.Job.Kind == Triggered && c.Worker != NoWorker {
 		return nil
 	}
 	return Invalid("job key %q: keys that begin with %q belong to the scheduler: choose another key", c.Job.Key, systemJobs)

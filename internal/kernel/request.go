@@ -15,9 +15,9 @@ func (run *Run) View() jobs.Run {
 	if n := len(run.Moves); n > 0 {
 		switch last := &run.Moves[n-1]; run.State {
 		case jobs.Cancelled:
-			v.Error = (&jobs.CancelledError{By: last.By, Reason: run.Says(last)}).Error()
+			v.Error = (&jobs.CancelledError{By: last.By, Reason: run.Text(last)}).Error()
 		case jobs.Skipped:
-			v.Error = run.Says(last)
+			v.Error = run.Text(last)
 		}
 	}
 	return v

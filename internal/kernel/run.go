@@ -57,7 +57,7 @@ type Move struct {
 	At      time.Time
 	Attempt uint32
 	By      string // the worker, the requester, or the parent run
-	Text    string // the error or the reason, shortened; Skipped: the gate that had no free slot, or "". For users: Says
+	Text    string // the error or the reason, shortened; Skipped: the gate that had no free slot, or "". For users: Run.Text
 }
 
 // Run is one run of a job. A store never changes one in place; each move below returns a new value.

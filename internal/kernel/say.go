@@ -10,8 +10,8 @@ import (
 // Rows store codes and values, so that a sentence can be reworded without a difference between two programs. Only the
 // texts of handlers, workers and users are in rows. Sentences about the rest are composed here.
 
-// Says returns the text of a line of the run's history for users: its text, or a sentence about its cause.
-func (run *Run) Says(m *Move) string {
+// Text returns the text of a line of the run's history for users: its text, or a sentence about its cause.
+func (run *Run) Text(m *Move) string {
 	switch m.Cause {
 	case ByOverlap:
 		if run.Terms.Overlap == jobs.OverlapQueueOne {
@@ -40,7 +40,7 @@ func (run *Run) Says(m *Move) string {
 		return "timeout after " + run.Terms.Timeout.String()
 	case ByReplaced:
 		return "run " + strings.TrimPrefix(m.By, "run:") + " of the same job replaced it"
-	case ByNobody:
+	case ByNoWorker:
 		return "no worker that may take it was online"
 	case ByDepth:
 		return strconv.Itoa(MaxDepth) + " runs started each other in a chain: do these jobs follow each other in a circle?"
@@ -78,7 +78,7 @@ func (run *Run) Problem() string {
 	}
 	for i := len(run.Moves) - 1; i >= 0 && run.Moves[i].Attempt == run.Attempt; i-- {
 		if m := &run.Moves[i]; m.State == jobs.Failed {
-			return run.Says(m)
+			return run.Text(m)
 		}
 	}
 	return ""

@@ -26,7 +26,7 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 			t.Fatal(err)
 		}
 		m := &r.Moves[len(r.Moves)-1]
-		if got := r.Says(m); got != want {
+		if got := r.Text(m); got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 		if m.State == jobs.Failed || m.State == jobs.Terminated {
@@ -59,7 +59,7 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 		{ByDeadline, "job/k", "not started by 2026-11-21T12:00:00.000Z: no free slot of job/k"},
 		{ByOverlap, "job/k", "no free slot of job/k"},
 		{ByDisabled, "", "the job is disabled"}, {ByPause, "", "the job is paused"}, {ByDebug, "", "debug mode of recurring jobs is on"},
-		{ByNobody, "", "no worker that may take it was online"},
+		{ByNoWorker, "", "no worker that may take it was online"},
 	} {
 		r, err := waiting.Skip(at, skip.cause, skip.gate)
 		check(string(skip.cause), r, err, skip.want)

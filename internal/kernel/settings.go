@@ -93,7 +93,7 @@ func (s *Settings) Changed(t *Settings) []string {
 }
 
 // Said returns the value that s sets for a field, for users, or nil.
-func (s *Settings) Said(name string) any {
+func (s *Settings) Value(name string) any {
 	if i := slices.Index(fieldNames, name); i >= 0 {
 		if f := reflect.ValueOf(s).Elem().Field(i); !f.IsNil() {
 			return plainText(f.Elem().Interface())

@@ -64,7 +64,7 @@ const (
 	ByDebug    Cause = "debug"          // Scheduled: held until debug mode ends
 	ByPause    Cause = "paused"         // Scheduled: held until the job is resumed
 	ByPerson   Cause = "request"        // Cancelled: on request
-	ByNobody   Cause = "no worker"      // Skipped: a broadcast, and no worker was online that may take it
+	ByNoWorker Cause = "no worker"      // Skipped: a broadcast, and no worker was online that may take it
 	ByJitter   Cause = "jitter"         // Scheduled: due, and its start is spread
 	ByReplaced Cause = "replaced"       // Cancelled, Skipped: a newer run of the job replaced it
 	ByDepth    Cause = "depth"          // Skipped: the chain of parent runs is too long

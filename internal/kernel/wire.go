@@ -155,8 +155,8 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, s *SignIn) { c.row(func(c *coder) { wireSession(c, &s.Session) }) })
 	case VerbSignOut:
 		wireValue(c, v, func(c *coder, s *SignOut) { text(c, &s.ID) })
-	case VerbTrim:
-		wireValue(c, v, func(c *coder, k *Trim) { list(c, &k.Refs, leastRef, wireRef); c.time(&k.Before) })
+	case VerbPurgeAudit:
+		wireValue(c, v, func(c *coder, k *PurgeAudit) { list(c, &k.Refs, leastRef, wireRef); c.time(&k.Before) })
 	case VerbInvite:
 		wireValue(c, v, wireInvite)
 	case VerbJoin:
@@ -181,10 +181,10 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, k *Mark) { text(c, &k.Key); c.bool(&k.Stopped) })
 	case VerbExpect:
 		wireValue(c, v, wireExpect)
-	case VerbHear:
-		wireValue(c, v, wireHear)
-	case VerbClean:
-		wireValue(c, v, func(c *coder, k *Clean) { text(c, &k.Key); c.time(&k.Before) })
+	case VerbReport:
+		wireValue(c, v, wireReport)
+	case VerbPurge:
+		wireValue(c, v, func(c *coder, k *Purge) { text(c, &k.Key); c.time(&k.Before) })
 	case VerbBackfill:
 		wireValue(c, v, wireBackfill)
 	case VerbNotify:
@@ -211,7 +211,7 @@ func wireFinish(c *coder, f *Finish) {
 }
 
 func wireCreate(c *coder, k *Create) {
-	wireWish(c, k)
+	wireRequest(c, k)
 	text(c, &k.Trace)
 	wirePlacing(c, k)
 	wireNextCreate(c, k)
@@ -223,8 +223,8 @@ func wirePlacing(c *coder, k *Create) {
 	number(c, &k.Total)
 }
 
-// wireWish writes the fields of a Create's digest.
-func wireWish(c *coder, k *Create) {
+// wireRequest writes the fields of a Create's digest.
+func wireRequest(c *coder, k *Create) {
 	c.id(&k.ID)
 	word(c, &k.Key)
 	bytesOf(c, &k.Args)

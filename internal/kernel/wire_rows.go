@@ -284,7 +284,7 @@ func wireDefinition(c *coder, d *Definition) {
 	}
 	c.time(&d.Stopped)
 	signed(c, &d.Failing)
-	c.time(&d.Cleaned)
+	c.time(&d.Purged)
 }
 
 func wireEarlier(c *coder, e *Earlier) {
@@ -317,7 +317,7 @@ func wireGlobal(c *coder, g *Global) {
 	text(c, &g.NewJobs)
 	wireLimits(c, &g.AppLimits)
 	some(c, &g.RetryBudget, wireRate)
-	c.time(&g.Cleaned)
+	c.time(&g.Purged)
 }
 
 func wireGate(c *coder, g *Gate) {

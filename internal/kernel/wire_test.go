@@ -26,11 +26,11 @@ func commands(seed uint64) []Command {
 		filled[Fire](seed), filled[Release](seed), filled[Claim](seed), filled[Finish](seed), filled[Returned](seed),
 		filled[Checkpoint](seed), filled[Expire](seed), filled[Cancel](seed), filled[Configure](seed), filled[Lead](seed),
 		filled[Refresh](seed), filled[Forget](seed), filled[Hand](seed), filled[Delete](seed), filled[Grant](seed),
-		filled[Revoke](seed), filled[SignIn](seed), filled[SignOut](seed), filled[Trim](seed),
+		filled[Revoke](seed), filled[SignIn](seed), filled[SignOut](seed), filled[PurgeAudit](seed),
 		filled[Invite](seed), filled[Join](seed), filled[Members](seed), filled[Expand](seed),
 		filled[SetCalendar](seed), filled[DropCalendar](seed),
 		filled[Drain](seed), filled[Mark](seed),
-		filled[Expect](seed), filled[Hear](seed), filled[Clean](seed),
+		filled[Expect](seed), filled[Report](seed), filled[Purge](seed),
 		filled[Backfill](seed), filled[Notify](seed),
 		filled[FinalizeUpgrade](seed),
 	}

@@ -14,7 +14,7 @@ import (
 
 // Only nodes read and change tokens and sessions, whatever others write into their envelopes.
 func TestOnlyNodesAuthenticate(t *testing.T) {
-	h := newHouse(t, Config{})
+	h := newFixture(t, Config{})
 	n := h.as(node)
 	token := kernel.Token{ID: "aaaa1111", Name: "ann", Role: kernel.RoleAdmin, Hash: make([]byte, 32)}
 	h.must(t, n, register("billing", "billing-1", "charge"))
@@ -25,7 +25,7 @@ func TestOnlyNodesAuthenticate(t *testing.T) {
 		other := token
 		other.ID, other.Name = "bbbb2222", "eve"
 		for _, k := range []kernel.Command{kernel.Grant{Token: other}, kernel.Revoke{ID: token.ID}, kernel.SignOut{ID: fmt.Sprintf("%064d", 1)},
-			kernel.Delete{Key: "charge"}, kernel.Trim{}} {
+			kernel.Delete{Key: "charge"}, kernel.PurgeAudit{}} {
 			h.refused(t, p, k, jobs.Forbidden)
 		}
 		if k, err := p.Token(t.Context(), "", token.ID); !errors.Is(err, jobs.Forbidden) || k != nil {

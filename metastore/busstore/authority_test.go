@@ -70,12 +70,12 @@ func TestAuthority(t *testing.T) {
 		{kernel.Revoke{}, ""},
 		{kernel.SignIn{}, ""},
 		{kernel.SignOut{}, ""},
-		{kernel.Trim{}, ""},
+		{kernel.PurgeAudit{}, ""},
 		{kernel.Invite{}, ""},
 		{kernel.Join{}, ""},
 		{kernel.Members{}, ""},
 		{kernel.Expect{ID: id, Worker: "billing-5f"}, "worker"},
-		{kernel.Hear{}, ""},
+		{kernel.Report{}, ""},
 		{kernel.Notify{Run: id, Worker: "billing-5f"}, "worker"},
 	} {
 		for _, from := range []bus.Principal{node, worker, client, {Tenant: "default", Role: "stranger", Name: "x"}, {}} {
@@ -114,32 +114,32 @@ func TestReadAuthority(t *testing.T) {
 	}
 }
 
-// house is a served store and the bus before it.
-type house struct {
+// fixture is a served store and the bus before it.
+type fixture struct {
 	hub   *membus.Hub
 	store metastore.Full
 	n     int
 }
 
-func newHouse(t *testing.T, c Config) *house {
+func newFixture(t *testing.T, c Config) *fixture {
 	t.Helper()
-	h := &house{hub: membus.New(), store: memstore.Open(memstore.Config{})}
+	h := &fixture{hub: membus.New(), store: memstore.Open(memstore.Config{})}
 	if err := Serve(t.Context(), h.hub.As(node), h.store, c); err != nil {
 		t.Fatal(err)
 	}
 	return h
 }
 
-func (h *house) as(p bus.Principal) metastore.Store { return Patient(New(h.hub.As(p), p)) }
+func (h *fixture) as(p bus.Principal) metastore.Store { return Patient(New(h.hub.As(p), p)) }
 
 // send applies one command through a store and answers with its result.
-func (h *house) send(t *testing.T, s metastore.Store, c kernel.Command) metastore.Result {
+func (h *fixture) send(t *testing.T, s metastore.Store, c kernel.Command) metastore.Result {
 	t.Helper()
 	h.n++
 	return s.Apply(t.Context(), []kernel.Envelope{{ID: kernel.DerivedID(fmt.Sprint(h.n)), Command: c}})[0]
 }
 
-func (h *house) must(t *testing.T, s metastore.Store, c kernel.Command) kernel.Effect {
+func (h *fixture) must(t *testing.T, s metastore.Store, c kernel.Command) kernel.Effect {
 	t.Helper()
 	r := h.send(t, s, c)
 	if r.Err != nil {
@@ -148,7 +148,7 @@ func (h *house) must(t *testing.T, s metastore.Store, c kernel.Command) kernel.E
 	return r.Effect
 }
 
-func (h *house) refused(t *testing.T, s metastore.Store, c kernel.Command, code jobs.Code) {
+func (h *fixture) refused(t *testing.T, s metastore.Store, c kernel.Command, code jobs.Code) {
 	t.Helper()
 	if r := h.send(t, s, c); !errors.Is(r.Err, code) {
 		t.Errorf("%s %+v: %v, want %s", c.Verb(), c, r.Err, code)
@@ -161,7 +161,7 @@ func register(app, worker string, key jobs.Key) kernel.Register {
 
 // A worker with false claims is refused; what it may do happens in its own name.
 func TestWorkerThatLies(t *testing.T) {
-	h := newHouse(t, Config{})
+	h := newFixture(t, Config{})
 	w, c, n := h.as(worker), h.as(client), h.as(node)
 	h.must(t, w, register("billing", "billing-1", "charge"))
 	steal := register("billing", "billing-1", "steal")
@@ -244,7 +244,7 @@ func TestWorkerThatLies(t *testing.T) {
 
 // Tenants do not see each other, and names in envelopes are ignored.
 func TestTenantsAndActors(t *testing.T) {
-	h := newHouse(t, Config{})
+	h := newFixture(t, Config{})
 	w := h.as(worker)
 	h.must(t, w, register("billing", "billing", "charge"))
 	foreign := h.as(bus.Principal{Tenant: "other", Role: bus.Worker, Name: "billing", App: "billing"})
@@ -280,7 +280,7 @@ func TestTenantsAndActors(t *testing.T) {
 // The origin of a run comes from the connection, whatever the command claims: a program, or a run of its own as
 // parent.
 func TestOriginsAreTheConnections(t *testing.T) {
-	h := newHouse(t, Config{Kept: true})
+	h := newFixture(t, Config{Kept: true})
 	w, c, n := h.as(worker), h.as(client), h.as(node)
 	shipping := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "shipping", App: "shipping"})
 	acme := h.as(bus.Principal{Tenant: "acme", Role: bus.Client, Name: "shop"})
@@ -363,7 +363,7 @@ func (l *lookups) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*ker
 
 // Where the server knows a worker's app, the worker stays in it.
 func TestWorkersStayInTheirApp(t *testing.T) {
-	h := newHouse(t, Config{Kept: true})
+	h := newFixture(t, Config{Kept: true})
 	billing := h.as(worker)
 	shipping := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "shipping", App: "shipping"})
 	h.must(t, billing, register("billing", "billing", "charge"))
@@ -386,13 +386,13 @@ func TestWorkersStayInTheirApp(t *testing.T) {
 	h.must(t, billing, kernel.Claim{ID: run, Worker: "billing-1", Attempt: 1})
 	h.must(t, billing, kernel.Checkpoint{ID: run, Worker: "billing-1", Attempt: 1})
 	h.must(t, billing, kernel.Expect{ID: run, Worker: "billing-1", Attempt: 1, Key: make([]byte, kernel.FeedbackKey)})
-	h.refused(t, billing, kernel.Hear{ID: run, Attempt: 1}, jobs.Forbidden)
+	h.refused(t, billing, kernel.Report{ID: run, Attempt: 1}, jobs.Forbidden)
 	h.sees(t, run)
 	h.must(t, billing, kernel.Finish{ID: run, Worker: "billing-1", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 }
 
 // sees fails if a client gets the key that authenticates feedback about the run, or a worker does not.
-func (h *house) sees(t *testing.T, run jobs.ID) {
+func (h *fixture) sees(t *testing.T, run jobs.ID) {
 	t.Helper()
 	for as, keyed := range map[bus.Principal]bool{client: false, {Tenant: "default", Role: bus.Worker, Name: "billing", App: "billing"}: true} {
 		r, err := h.as(as).Run(t.Context(), "", run)
@@ -416,7 +416,7 @@ func (h *house) sees(t *testing.T, run jobs.ID) {
 
 // A worker name that moves to another app does not keep its old runs: it cannot end another app's runs.
 func TestANameThatGoesToAnotherApp(t *testing.T) {
-	h := newHouse(t, Config{Kept: true})
+	h := newFixture(t, Config{Kept: true})
 	h1 := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "h1", App: "billing"})
 	h.must(t, h1, register("billing", "h1", "charge"))
 	run := jobs.ID{1}
@@ -433,7 +433,7 @@ func TestANameThatGoesToAnotherApp(t *testing.T) {
 
 // A worker without an app, as the bus sees it, may do nothing.
 func TestAWorkerOfNoApp(t *testing.T) {
-	h := newHouse(t, Config{Kept: true})
+	h := newFixture(t, Config{Kept: true})
 	nowhere := h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "billing"})
 	h.refused(t, nowhere, register("billing", "billing", "charge"), jobs.Forbidden)
 	if _, err := nowhere.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
@@ -443,7 +443,7 @@ func TestAWorkerOfNoApp(t *testing.T) {
 
 // The worker that freed a slot does not see the run that gets it.
 func TestAnswersHoldOwnRunsOnly(t *testing.T) {
-	h := newHouse(t, Config{})
+	h := newFixture(t, Config{})
 	w, c := h.as(worker), h.as(client)
 	r := register("billing", "billing", "charge")
 	r.Job.Code.MaxConcurrency = new(1)
@@ -464,7 +464,7 @@ func TestAnswersHoldOwnRunsOnly(t *testing.T) {
 // A client that is refused all the time neither fills the log nor keeps the store busy.
 func TestFloodsOfWhatIsRefused(t *testing.T) {
 	var said bytes.Buffer
-	h := newHouse(t, Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	h := newFixture(t, Config{Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	begun := time.Now()
 	for range 200 {
 		h.refused(t, h.as(worker), kernel.Delete{Key: "charge"}, jobs.Forbidden)

@@ -159,7 +159,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 				continue
 			}
 			d.doubtful(asked, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", err))
-		case errors.Is(err, bus.ErrNobody), code == jobs.Unavailable:
+		case errors.Is(err, bus.ErrNoReceiver), code == jobs.Unavailable:
 			d.undone(asked, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 		case code != jobs.Unknown: // the server refused the whole request
 			for _, i := range asked {

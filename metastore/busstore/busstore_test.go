@@ -69,9 +69,9 @@ func creates(from, n int, args string) []kernel.Envelope {
 	return batch
 }
 
-// open is a house with a job, and a node's line to it.
-func open(t *testing.T) (*house, *line) {
-	h := newHouse(t, Config{})
+// open is a cluster with a job, and a node's line to it.
+func open(t *testing.T) (*fixture, *line) {
+	h := newFixture(t, Config{})
 	h.must(t, h.as(worker), register("billing", "billing", "charge"))
 	return h, &line{Calls: h.hub.As(node)}
 }
@@ -160,7 +160,7 @@ func TestPatienceEnds(t *testing.T) {
 		after      time.Duration
 	}{
 		{"answers lost", errLost, nil, jobs.Unknown, patience},
-		{"no server", nil, fmt.Errorf("call: %w", bus.ErrNobody), jobs.Unavailable, patience},
+		{"no server", nil, fmt.Errorf("call: %w", bus.ErrNoReceiver), jobs.Unavailable, patience},
 		{"store has no leader", nil, kernel.Refuse(jobs.Unavailable, "no leader"), jobs.Unavailable, patience},
 		{"server left", nil, kernel.Refuse(jobs.Unknown, "has left"), jobs.Unknown, patience},
 		{"own end closed", nil, bus.ErrClosed, jobs.Unknown, 0},
@@ -191,7 +191,7 @@ func TestDoubtStays(t *testing.T) {
 		l.lose = func(int) error { return errLost }
 		l.stop = func(n int) error {
 			if n > 1 {
-				return bus.ErrNobody
+				return bus.ErrNoReceiver
 			}
 			return nil
 		}
@@ -205,7 +205,7 @@ func TestDoubtStays(t *testing.T) {
 func TestCallerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, l := open(t)
-		l.stop = func(int) error { return bus.ErrNobody }
+		l.stop = func(int) error { return bus.ErrNoReceiver }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
@@ -278,7 +278,7 @@ func TestReadsOfWhatHolds(t *testing.T) {
 // Commands that a store answers with "unavailable" or "unknown" are sent again, and only those.
 func TestUncertainAnswersAreAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := &house{hub: membus.New(), store: memstore.Open(memstore.Config{})}
+		h := &fixture{hub: membus.New(), store: memstore.Open(memstore.Config{})}
 		moody := &moody{Store: h.store}
 		if err := Serve(t.Context(), h.hub.As(node), moody, Config{}); err != nil {
 			t.Fatal(err)

@@ -45,7 +45,7 @@ func (h *heeding) Call(ctx context.Context, service string, request []byte) ([]b
 		if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 			h.doubt(term)
 		}
-		if !errors.Is(err, bus.ErrNobody) {
+		if !errors.Is(err, bus.ErrNoReceiver) {
 			return answer, err
 		}
 	}

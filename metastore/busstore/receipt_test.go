@@ -15,7 +15,7 @@ import (
 func TestReceipts(t *testing.T) {
 	for name, older := range map[string]bool{"receipts": false, "an older server": true} {
 		t.Run(name, func(t *testing.T) {
-			h := newHouse(t, Config{})
+			h := newFixture(t, Config{})
 			var asked []verb
 			as := func(p bus.Principal) func(kernel.Command) kernel.Effect {
 				s := Patient(New(listening{h.hub.As(p), &asked, older}, p))
@@ -76,7 +76,7 @@ func (l listening) Call(ctx context.Context, service string, request []byte) ([]
 
 // A malformed request is refused, and not repeated for ever.
 func TestARequestThatIsWrong(t *testing.T) {
-	h := newHouse(t, Config{})
+	h := newFixture(t, Config{})
 	s := New(refusing{h.hub.As(client)}, client)
 	h.refused(t, s, kernel.Create{ID: jobs.ID{1}, Key: "charge"}, jobs.BadInput)
 }

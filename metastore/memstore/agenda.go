@@ -79,19 +79,19 @@ func (e *Engine) Unserved(_ context.Context, limit int) ([]kernel.Ref, error) {
 		if len(found) >= limit {
 			break
 		}
-		if now := e.rows.spaces[g.ref.Tenant].now(g); now == nil || e.rows.store == nil || !now.Shut(e.rows.store.At) {
+		if now := e.rows.spaces[g.ref.Tenant].now(g); now == nil || e.rows.store == nil || !now.Throttled(e.rows.store.At) {
 			found = append(found, g.ref)
 		}
 	}
 	return found, nil
 }
 
-// Lapsed lists unique keys that expired at or before until.
-func (e *Engine) Lapsed(_ context.Context, until time.Time, limit int) ([]kernel.Ref, error) {
+// Expired lists unique keys that expired at or before until.
+func (e *Engine) Expired(_ context.Context, until time.Time, limit int) ([]kernel.Ref, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	var found []kernel.Ref
-	e.rows.lapses.inOrder(func(u *unique) bool {
+	e.rows.expiries.inOrder(func(u *unique) bool {
 		if len(found) >= limit || u.row.Until.After(until) {
 			return false
 		}

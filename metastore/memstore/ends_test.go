@@ -51,11 +51,11 @@ func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 
 // A new job under the key of a deleted one has the same former runs: purged ones stay purged on a node that was down
 // meanwhile.
-func TestWhatWasCleanedStaysSo(t *testing.T) {
+func TestPurgedRunsStayPurged(t *testing.T) {
 	st, tell := teller(t)
 	register := kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}}
-	tell(register, kernel.Clean{Key: "k", Before: st.Now()}, kernel.Delete{Key: "k"}, register)
-	if d, err := st.Definition(t.Context(), jobs.DefaultTenant, "k"); err != nil || !d.Cleaned.Equal(st.Now()) {
+	tell(register, kernel.Purge{Key: "k", Before: st.Now()}, kernel.Delete{Key: "k"}, register)
+	if d, err := st.Definition(t.Context(), jobs.DefaultTenant, "k"); err != nil || !d.Purged.Equal(st.Now()) {
 		t.Errorf("%+v, %v", d, err)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// door makes a row of a token, a session or the like.
-func (d *dice) door(m *model) kernel.Row {
+// access makes a row of a token, a session or the like.
+func (d *dice) access(m *model) kernel.Row {
 	until := m.now.Add(time.Duration(d.IntN(200)-100) * time.Second)
 	switch d.IntN(7) {
 	case 0, 1:
@@ -29,7 +29,7 @@ func (d *dice) door(m *model) kernel.Row {
 	return &kernel.Global{Tenant: d.tenant(), Revision: d.Uint64()}
 }
 
-func (m *model) compareDoor(t *testing.T, e *Engine, d *dice) {
+func (m *model) compareAccess(t *testing.T, e *Engine, d *dice) {
 	t.Helper()
 	tenant := pick[jobs.Tenant](d, "a", "b")
 	tokens := slices.DeleteFunc(of[*kernel.Token](m), func(k *kernel.Token) bool { return k.Tenant != tenant })

@@ -176,7 +176,7 @@ func (d *dice) row(m *model) kernel.Row {
 	case n < 39:
 		return &kernel.Tally{Tenant: d.tenant(), Job: job, State: pick(d, jobs.Enqueued, jobs.Succeeded), Hour: hour.UnixNano(), N: 1 + d.Int64N(3)}
 	}
-	return d.door(m)
+	return d.access(m)
 }
 
 func TestAgainstModel(t *testing.T) {
@@ -301,7 +301,7 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 	})
 	m.compareAgenda(t, e, d)
 	m.compareDefinitions(t, e, d)
-	m.compareDoor(t, e, d)
+	m.compareAccess(t, e, d)
 	for range 4 {
 		m.compareList(t, e, d)
 	}
@@ -452,7 +452,7 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 			lapsed++
 		}
 	}
-	names, _ := e.Lapsed(ctx, until, 100)
+	names, _ := e.Expired(ctx, until, 100)
 	if len(names) != lapsed {
 		t.Errorf("expired are %v, want %d", names, lapsed)
 	}

@@ -17,7 +17,7 @@ type rows struct {
 
 	leased   list // attempts under way
 	wakes    heap[waking]
-	lapses   heap[*unique]
+	expiries heap[*unique]
 	elders   heap[*elder]
 	unserved map[*gate]struct{} // gates with a free slot and a waiting run
 	changes  []change           // of definitions, in the order of their numbers
@@ -109,7 +109,7 @@ func newRows() *rows {
 		before: func(a, b waking) bool { return a.at < b.at },
 		place:  func(w waking) *int32 { return &w.node.wakes },
 	}
-	r.lapses = heap[*unique]{
+	r.expiries = heap[*unique]{
 		before: func(a, b *unique) bool { return a.row.Until.Before(b.row.Until) },
 		place:  func(u *unique) *int32 { return &u.place },
 	}
@@ -403,14 +403,14 @@ func (r *rows) putUnique(u *kernel.UniqueKey) {
 	k := &unique{row: u}
 	s.uniques[u.Name] = k
 	if !u.Until.IsZero() {
-		r.lapses.add(k)
+		r.expiries.add(k)
 	}
 }
 
 func (r *rows) dropUnique(s *space, name string) {
 	if k := s.uniques[name]; k != nil {
 		if k.place != 0 {
-			r.lapses.remove(k.place)
+			r.expiries.remove(k.place)
 		}
 		delete(s.uniques, name)
 	}

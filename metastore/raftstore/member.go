@@ -115,7 +115,7 @@ func (s *Store) member(is raft.Server) Member {
 		return m
 	}
 	if peer, ok := s.peer(m.ID); ok {
-		m.Name, m.LastContact = peer.Name, peer.Heard
+		m.Name, m.LastContact = peer.Name, peer.LastReceived
 	}
 	s.nodeMu.Lock()
 	defer s.nodeMu.Unlock()
@@ -163,7 +163,7 @@ func (s *Store) inquire(ctx context.Context, m *Member) (st status, ok bool) {
 		heard := s.cfg.Now()
 		m.Skew = st.Now.Sub(asked.Add(heard.Sub(asked) / 2))
 		if peer, ok := s.peer(m.ID); ok {
-			m.Name, m.LastContact = peer.Name, peer.Heard
+			m.Name, m.LastContact = peer.Name, peer.LastReceived
 		}
 	}
 	m.Reached, m.Applied, m.LogBytes, m.ArchiveBytes, m.Snapshot, m.ApplyVersion = true, st.Applied, st.LogBytes, st.ArchiveBytes, st.Snapshot, st.ApplyVersion

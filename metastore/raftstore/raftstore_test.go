@@ -75,7 +75,7 @@ func TestReopen(t *testing.T) {
 			do(t, s, kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 			waiting := create("k")
 			do(t, s, waiting)
-			door(t, s)
+			accessRows(t, s)
 			if err := s.raft.Snapshot().Error(); err != nil {
 				t.Fatal(err)
 			}
@@ -107,8 +107,8 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// door makes a token and deletes a job, so that there is a row of each kind.
-func door(t *testing.T, s *Store) {
+// accessRows makes a token and deletes a job, so that there is a row of each kind.
+func accessRows(t *testing.T, s *Store) {
 	t.Helper()
 	for _, id := range []string{"aaaa1111", "bbbb2222"} {
 		do(t, s, kernel.Grant{Token: kernel.Token{ID: id, Name: id, Role: kernel.RoleAdmin, Hash: make([]byte, 32)}})
@@ -118,7 +118,7 @@ func door(t *testing.T, s *Store) {
 	do(t, s, kernel.Delete{Key: "gone"})
 }
 
-// reopened checks what door has left.
+// reopened checks what accessRows left.
 func reopened(t *testing.T, s *Store) {
 	t.Helper()
 	tokens, err := s.Tokens(ctx, "t")

@@ -212,7 +212,7 @@ func (s *Store) Alone() bool {
 }
 
 // Heard reports whether this node has contact to a leader, or is one.
-func (s *Store) Heard() bool {
+func (s *Store) HasLeader() bool {
 	_, ok := s.Leader()
 	return ok
 }

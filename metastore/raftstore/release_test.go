@@ -69,7 +69,7 @@ func releaseDirectory(t *testing.T) string {
 			do(t, s, kernel.Claim{ID: begun[6].(kernel.Create).ID, Worker: "w", Attempt: 1})
 		}
 	}
-	door(t, s)
+	accessRows(t, s)
 	do(t, s, kernel.Revoke{ID: "bbbb2222"}, kernel.Configure{MaxJobs: new(9)})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

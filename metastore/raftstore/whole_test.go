@@ -60,7 +60,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	}
 	missing("no contact yet")
 	announce(t, other, s, raft.AppendEntriesRequest{Term: term + 1})
-	if s.raft.LastContact().IsZero() || !s.Heard() {
+	if s.raft.LastContact().IsZero() || !s.HasLeader() {
 		t.Fatal("no contact to a leader")
 	}
 	missing("a heartbeat")

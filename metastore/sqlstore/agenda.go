@@ -106,8 +106,8 @@ func (s *Store) Unserved(ctx context.Context, limit int) (found []kernel.Ref, er
 	return found, s.failed("read gates", err)
 }
 
-// Lapsed lists unique keys that expired at or before until.
-func (s *Store) Lapsed(ctx context.Context, until time.Time, limit int) (found []kernel.Ref, err error) {
+// Expired lists unique keys that expired at or before until.
+func (s *Store) Expired(ctx context.Context, until time.Time, limit int) (found []kernel.Ref, err error) {
 	err = s.query(ctx, "read expired keys", func(scan func(...any) error) error {
 		ref := kernel.Ref{Kind: kernel.RowUnique}
 		err := scan(&ref.Tenant, &ref.Name)

@@ -124,7 +124,7 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 				ids, batch = append(ids, last), append(batch, one...)
 			case !unread[last]:
 				unread[last] = true
-				s.log.Error("a request in the outbox cannot be read", "wish", last, "err", err)
+				s.log.Error("a request in the outbox cannot be read", "row", last, "err", err)
 			}
 			return nil
 		}, "SELECT id, envelope FROM carillon_outbox WHERE refused IS NULL AND id > ? ORDER BY id LIMIT ?", last, outboxPart)
@@ -146,7 +146,7 @@ func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, ba
 		case code == jobs.Unknown || code == jobs.Unavailable:
 			return r.Err // again later: repeating is idempotent
 		default:
-			s.log.Error("a request in the outbox was refused after its transaction had committed", "wish", ids[i], "err", r.Err)
+			s.log.Error("a request in the outbox was refused after its transaction had committed", "row", ids[i], "err", r.Err)
 			_, err = s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_outbox SET refused = ? WHERE id = ?"), r.Err.Error(), ids[i])
 		}
 		if err != nil {

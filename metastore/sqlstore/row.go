@@ -118,7 +118,7 @@ func key(ref kernel.Ref) []any {
 }
 
 // lapses is when a unique key expires, or nil.
-func lapses(row kernel.Row) any {
+func expiries(row kernel.Row) any {
 	if u, ok := row.(*kernel.UniqueKey); ok {
 		return when(u.Until)
 	}
@@ -135,7 +135,7 @@ func other(row kernel.Row) []any {
 	if at, done := metastore.DoneAt(row); done {
 		aged = at.UnixNano()
 	}
-	return append(key(row.Ref()), lapses(row), changed, aged, kernel.AppendRow(nil, row))
+	return append(key(row.Ref()), expiries(row), changed, aged, kernel.AppendRow(nil, row))
 }
 
 // scanOther reads a row that is not a run from all columns of its table.

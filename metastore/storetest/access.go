@@ -39,7 +39,7 @@ func (tl *telling) access(w words) kernel.Command {
 
 // trim names the rows that the leader sees as history before a time, or all that will ever be history.
 func (tl *telling) trim(w words) kernel.Command {
-	k := kernel.Trim{Before: tl.at(w.take("before"))}
+	k := kernel.PurgeAudit{Before: tl.at(w.take("before"))}
 	for _, row := range tl.rows() {
 		if at, ok := metastore.DoneAt(row); ok && (at.Before(k.Before) || w.has("all")) {
 			k.Refs = append(k.Refs, row.Ref())

@@ -212,8 +212,8 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return kernel.Expect{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Key: feedbackKey(w.name(3)), Lasts: w.has("lasts")}
 	case "notify":
 		return kernel.Notify{Run: tl.run(w.name(0)), App: or(w.take("app"), "app"), Worker: w.name(1), Attempt: attempt(2), N: attempt(3), Body: raw(or(w.take("body"), `{"state":"200"}`))}
-	case "hear":
-		k := kernel.Hear{ID: tl.run(w.name(0)), Attempt: attempt(1), Nonce: 1, Report: []byte(w.name(3)), Final: w.has("final")}
+	case "report":
+		k := kernel.Report{ID: tl.run(w.name(0)), Attempt: attempt(1), Nonce: 1, Report: []byte(w.name(3)), Final: w.has("final")}
 		k.Signature = (&kernel.Feedback{Key: feedbackKey(w.name(2))}).Sign(k.ID, k.Attempt, k.Nonce)
 		return k
 	case "finish":
@@ -247,9 +247,9 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return k
 	case "nocalendar":
 		return kernel.DropCalendar{Name: w.name(0), IfRevision: uint64(tl.number(w.take("if")))}
-	case "clean":
-		return kernel.Clean{Key: key, Before: tl.at(w.take("before"))}
-	case "trim":
+	case "purge":
+		return kernel.Purge{Key: key, Before: tl.at(w.take("before"))}
+	case "purgeaudit":
 		return tl.trim(w)
 	case "invite":
 		return kernel.Invite{Name: w.name(0), Secret: kernel.SecretID(or(w.take("secret"), "secret")), Until: tl.at(w.take("until"))}

@@ -215,7 +215,7 @@ func (f *fate) toRun(run *kernel.Run) kernel.Command {
 	case n < 90:
 		return kernel.Expect{ID: run.ID, Worker: worker, Attempt: attempt, Key: feedbackKey("k"), Lasts: f.rarely(2)}
 	case n < 92:
-		k := kernel.Hear{ID: run.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
+		k := kernel.Report{ID: run.ID, Attempt: attempt, Report: []byte(fmt.Sprint(n)), Final: f.rarely(3)}
 		k.Signature = (&kernel.Feedback{Key: feedbackKey(pick(f, []string{"k", "k", "wrong"}))}).Sign(k.ID, k.Attempt, k.Nonce)
 		return k
 	case n < 93:
@@ -394,7 +394,7 @@ func (f *fate) keeper(e *kernel.Envelope, d *kernel.Definition, s *scene) kernel
 	case 8:
 		return f.host(s)
 	}
-	k := kernel.Trim{Before: s.now.Add(-kernel.KeepHistory).Add(f.span(2*time.Hour) - time.Hour)}
+	k := kernel.PurgeAudit{Before: s.now.Add(-kernel.KeepHistory).Add(f.span(2*time.Hour) - time.Hour)}
 	for range 1 + f.IntN(20) {
 		if len(s.old) > 0 {
 			row := pick(f, s.old)

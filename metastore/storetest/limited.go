@@ -31,7 +31,7 @@ func limited(t *testing.T, before, after rows, at time.Time) {
 		if !ok {
 			continue
 		}
-		if under(after, g).Shut(at) && waitersAt(after, ref) > 0 && !alarmed[ref] {
+		if under(after, g).Throttled(at) && waitersAt(after, ref) > 0 && !alarmed[ref] {
 			t.Errorf("gate %s opens at %v, runs wait there, and none of them wakes", g.Name, g.Opens)
 		}
 		crowded(t, before, after, g)

@@ -273,7 +273,7 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	for _, r := range refs {
 		unordered = append(unordered, note("unserved", r, err))
 	}
-	if refs, err = a.Lapsed(ctx, now, 1000); err != nil {
+	if refs, err = a.Expired(ctx, now, 1000); err != nil {
 		t.Error(err)
 	}
 	for _, r := range refs {

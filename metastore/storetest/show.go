@@ -31,7 +31,7 @@ import (
 func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
-		"changes": showChanges, "waking": showWaking, "ready": showReady, "leased": showLeased, "unserved": showUnserved, "lapsed": showLapsed,
+		"changes": showChanges, "waking": showWaking, "ready": showReady, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
 		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "audits": showAudits, "versions": showVersions, "aged": showAged,
 	}[verb]
 }
@@ -224,8 +224,8 @@ func showUnserved(tl *telling, _ words) string {
 	return sorted(lines)
 }
 
-func showLapsed(tl *telling, _ words) string {
-	list, err := tl.leader().Lapsed(tl.t.Context(), tl.h.Clock.Now(), 100)
+func showExpired(tl *telling, _ words) string {
+	list, err := tl.leader().Expired(tl.t.Context(), tl.h.Clock.Now(), 100)
 	if err != nil {
 		return refusedRead(err)
 	}

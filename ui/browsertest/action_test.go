@@ -30,7 +30,7 @@ func TestRowsAppearByThemselves(t *testing.T) {
 }
 
 // api sends a request as a program would.
-func (h *house) api(method, path, body string) string {
+func (h *fixture) api(method, path, body string) string {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, bytes.NewBufferString(body))
 	if err != nil {

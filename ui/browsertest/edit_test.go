@@ -8,7 +8,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-func (h *house) definition(key jobs.Key) *kernel.Definition {
+func (h *fixture) definition(key jobs.Key) *kernel.Definition {
 	h.t.Helper()
 	list, err := h.Ops().Job(h.t.Context(), ops.Who{}, key, 0)
 	if err != nil {

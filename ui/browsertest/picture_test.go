@@ -135,7 +135,7 @@ func fetch(ctx context.Context) error {
 }
 
 // busyDay makes things happen for as long as is asked, and answers with a run that failed for good.
-func (h *house) busyDay() *kernel.Run {
+func (h *fixture) busyDay() *kernel.Run {
 	h.t.Helper()
 	ctx := h.t.Context()
 	h.start("billing.invoices", `{"month":"2026-10"}`)

@@ -76,7 +76,7 @@ func withBrowser(m *testing.M) int {
 type tab struct {
 	t      *testing.T
 	ctx    context.Context
-	url    string // of the house
+	url    string // of the cluster
 	clicks int    // and texts typed, by hand
 
 	mu       sync.Mutex
@@ -86,7 +86,7 @@ type tab struct {
 }
 
 // newTab opens a tab. Script says whether pages may run JavaScript.
-func (h *house) newTab(script bool) *tab {
+func (h *fixture) newTab(script bool) *tab {
 	h.t.Helper()
 	ctx, closeTab := chromedp.NewContext(browser, chromedp.WithNewBrowserContext())
 	b := &tab{t: h.t, ctx: ctx, url: h.url}
@@ -215,7 +215,7 @@ func tryAsk[T any](b *tab, expression string) (T, error) {
 	return chromedp.Run(ctx, chromedp.Evaluate[T](expression))
 }
 
-// open opens a page of the house and says with which status it came.
+// open opens a page of the cluster and says with which status it came.
 func (b *tab) open(path string) int {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

@@ -14,7 +14,7 @@ import (
 // widths are those of a telephone, a tablet and a screen.
 var widths = []int64{360, 768, 1440}
 
-// links are the places of the house that a page leads to.
+// links are the places of the cluster that a page leads to.
 const links = `[...document.querySelectorAll("a[href]")].map((a) => new URL(a.getAttribute("href"), location.href).href)`
 
 // kinds are what many paths have in common; the walk looks at some of each kind.

@@ -27,7 +27,7 @@ func TestWatch(t *testing.T) {
 			})
 			server := httptest.NewServer(mux)
 			defer server.Close()
-			b := (&house{t: t, url: server.URL}).newTab(true)
+			b := (&fixture{t: t, url: server.URL}).newTab(true)
 			b.expect("127.0.0.1:9")
 			b.open("/")
 			heard := func() bool {
@@ -52,7 +52,7 @@ func TestMeasures(t *testing.T) {
 		_, _ = io.WriteString(w, `<!doctype html><link rel="icon" href="data:,"><title>x</title><p id="a" style="width:500px;color:#aaa">pale</p><p id="a">dark</p><button></button>`)
 	}))
 	defer server.Close()
-	b := (&house{t: t, url: server.URL}).newTab(true)
+	b := (&fixture{t: t, url: server.URL}).newTab(true)
 	b.open("/")
 	b.look(light, 360)
 	if out := ask[[]string](b, wide); len(out) < 2 || !strings.Contains(out[1], "pale") {

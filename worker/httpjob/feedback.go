@@ -116,9 +116,9 @@ func (w *work) listen(ctx context.Context) error {
 		case run.Feedback == nil || run.Feedback.Attempt != w.feedback.Attempt:
 			return errors.New("another attempt has begun the work anew")
 		default:
-			reports, n := run.Feedback.Since(w.state.Heard)
-			if n > w.state.Heard {
-				w.state.Heard, pause = n, lookFirst
+			reports, n := run.Feedback.Since(w.state.Processed)
+			if n > w.state.Processed {
+				w.state.Processed, pause = n, lookFirst
 			}
 			for _, raw := range reports {
 				r, err := httpspec.ReadReport(masked(w.mask, raw))

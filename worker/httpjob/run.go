@@ -23,7 +23,7 @@ type state struct {
 	Status    int              `json:"status,omitempty"` // of the last answer
 	Final     *httpspec.Report `json:"final,omitempty"`  // how an asynchronous job ended
 	Awaits    uint32           `json:"awaits,omitempty"` // the attempt whose request asked for callbacks
-	Heard     uint64           `json:"heard,omitempty"`  // how many of their reports were processed
+	Processed uint64           `json:"heard,omitempty"`  // how many of their reports were processed
 }
 
 // work is one attempt of a run.

@@ -152,7 +152,7 @@ func TestS2_12DestroyAFamily(t *testing.T) {
 		if _, err := o.DeleteFamily(t.Context(), person, kernel.Delete{Key: "house"}, ""); !errors.Is(err, jobs.Conflict) {
 			t.Errorf("a family with a live run is deleted unasked: %v", err)
 		}
-		gone, err := o.DeleteFamily(t.Context(), person, kernel.Delete{Key: "house"}, ops.FateCancel)
+		gone, err := o.DeleteFamily(t.Context(), person, kernel.Delete{Key: "house"}, ops.CancelLiveRuns)
 		if err != nil || gone.Cancelled != 1 || !slices.Equal(gone.Jobs, []jobs.Key{"desk", "room", "house"}) {
 			t.Errorf("the deletion did %+v (%v)", gone, err)
 		}

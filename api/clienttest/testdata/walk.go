@@ -25,7 +25,7 @@ func walk(url string) error {
 		return err
 	}
 	args := map[string]interface{}{"customer": "c7"}
-	made, err := c.TriggerJobWithResponse(ctx, "billing.charge", nil, Wish{Args: &args})
+	made, err := c.TriggerJobWithResponse(ctx, "billing.charge", nil, RunSettings{Args: &args})
 	if err != nil || made.JSON201 == nil {
 		return fmt.Errorf("trigger: %v %s", err, made.Body)
 	}
@@ -56,14 +56,14 @@ func walk(url string) error {
 	}
 
 	args["customer"] = 7
-	wrong, err := c.TriggerJobWithResponse(ctx, "billing.charge", nil, Wish{Args: &args})
+	wrong, err := c.TriggerJobWithResponse(ctx, "billing.charge", nil, RunSettings{Args: &args})
 	if err != nil || wrong.StatusCode() != http.StatusUnprocessableEntity || *(*wrong.ApplicationproblemJSONDefault.Errors)[0].Location != "body.args.customer" {
 		return fmt.Errorf("wrong arguments: %v %s", err, wrong.Body)
 	}
 
 	args["customer"] = "c8"
 	delay := "1h"
-	later, err := c.TriggerJobWithResponse(ctx, "billing.charge", nil, Wish{Args: &args, Delay: &delay})
+	later, err := c.TriggerJobWithResponse(ctx, "billing.charge", nil, RunSettings{Args: &args, Delay: &delay})
 	if err != nil || later.JSON201 == nil || later.JSON201.State != RunStateScheduled {
 		return fmt.Errorf("trigger: %v %s", err, later.Body)
 	}

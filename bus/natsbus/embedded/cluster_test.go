@@ -153,7 +153,7 @@ func taken(t *testing.T, w *natsbus.Bus, queue string, lane bus.Lane, offer bus.
 			done()
 			return
 		}
-		if !errors.Is(err, bus.ErrNobody) || time.Since(began) > time.Minute {
+		if !errors.Is(err, bus.ErrNoReceiver) || time.Since(began) > time.Minute {
 			t.Fatalf("a worker takes: %v", err)
 		}
 	}
@@ -207,7 +207,7 @@ func TestCluster(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, bus.ErrNobody) && !errors.Is(err, context.DeadlineExceeded) || time.Since(died) > time.Minute {
+		if !errors.Is(err, bus.ErrNoReceiver) && !errors.Is(err, context.DeadlineExceeded) || time.Since(died) > time.Minute {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -255,9 +255,9 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 	must(t, err)
 	defer func() { must(t, inside.Close()) }()
 	must(t, inside.Serve(t.Context(), bus.ServiceStore, func(context.Context, bus.Principal, []byte) ([]byte, error) { return nil, nil }))
-	guest, err := natsbus.Connect(within(t), first.URL(), natsbus.Config{As: as("default", bus.Client, "shop"), Token: ofClient, Logger: to})
+	other, err := natsbus.Connect(within(t), first.URL(), natsbus.Config{As: as("default", bus.Client, "shop"), Token: ofClient, Logger: to})
 	must(t, err)
-	defer func() { must(t, guest.Close()) }()
+	defer func() { must(t, other.Close()) }()
 
 	start := func(name, addr string, routes []string, conf *tls.Config) *embedded.Server {
 		t.Helper()
@@ -296,7 +296,7 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 	if !reaches(t, stays, "n1", bus.ServiceStore, time.Minute) {
 		t.Error("a server that stays is not reached")
 	}
-	_, err = guest.Call(within(t), bus.ServiceStore, nil)
+	_, err = other.Call(within(t), bus.ServiceStore, nil)
 	must(t, err)
 	if n := strings.Count(log.String(), "bus connected"); n != 2 || strings.Contains(log.String(), "bus disconnected") {
 		t.Errorf("a client has lost its connection: %s", log.String())

@@ -81,9 +81,9 @@ type Server struct {
 
 	verifier verifier // of other servers; unused without TLS between them
 
-	door *door  // nil = none
-	stop func() // ends the checks of tokens
-	idle sync.WaitGroup
+	authenticator *authenticator // nil = none
+	stop          func()         // ends the checks of tokens
+	idle          sync.WaitGroup
 
 	turn sync.Mutex // of Lock, Unlock and Stop
 	nats atomic.Pointer[server.Server]
@@ -103,8 +103,8 @@ func Start(cfg Config) (*Server, error) {
 		options.StoreDir = s.temp
 	}
 	if cfg.Admit != nil || len(cfg.Users) == 0 && !cfg.Cluster.alone() {
-		s.door = newDoor(cfg.Admit, cfg.Logger, &s.nats)
-		options.CustomClientAuthentication = s.door
+		s.authenticator = newAuthenticator(cfg.Admit, cfg.Logger, &s.nats)
+		options.CustomClientAuthentication = s.authenticator
 		options.AuthTimeout = authTimeout.Seconds()
 	}
 	if options.Cluster.TLSConfig != nil {
@@ -114,13 +114,13 @@ func Start(cfg Config) (*Server, error) {
 	if !cfg.Cluster.alone() {
 		s.tag = options.Tags[0]
 	}
-	s.options, s.cluster, s.log = options, cfg.Cluster, &lines{to: cfg.Logger, door: cfg.Admit != nil}
+	s.options, s.cluster, s.log = options, cfg.Cluster, &lines{to: cfg.Logger, authenticator: cfg.Admit != nil}
 	if err := s.run(); err != nil {
 		return nil, errors.Join(err, s.clean())
 	}
 	end := s.guard()
 	if !cfg.Cluster.alone() && cfg.Cluster.First {
-		if err := s.neighbour(end); err != nil {
+		if err := s.temporaryPeer(end); err != nil {
 			return nil, errors.Join(err, s.Stop())
 		}
 	}
@@ -175,18 +175,18 @@ func (s *Server) Lock() error {
 	}
 	n.Shutdown()
 	n.WaitForShutdown()
-	if s.door != nil {
-		s.door.clear()
+	if s.authenticator != nil {
+		s.authenticator.clear()
 	}
 	return s.run()
 }
 
-// guard watches the door and the routes for as long as the server runs, and returns when it ends.
+// guard watches the sessions and the routes for as long as the server runs, and returns when it ends.
 func (s *Server) guard() (ended <-chan struct{}) {
 	end := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(end) })
-	if s.door != nil {
-		s.idle.Go(func() { s.door.watch(end) })
+	if s.authenticator != nil {
+		s.idle.Go(func() { s.authenticator.watch(end) })
 	}
 	if s.cluster.TLS != nil {
 		s.idle.Go(func() { s.verifyRoutes(end) })
@@ -196,10 +196,10 @@ func (s *Server) guard() (ended <-chan struct{}) {
 
 // Insider returns the token of our own process: natsbus.Insider.
 func (s *Server) Insider() (token string) {
-	if s.door == nil || s.door.admit == nil {
+	if s.authenticator == nil || s.authenticator.admit == nil {
 		return ""
 	}
-	return s.door.secret
+	return s.authenticator.secret
 }
 
 // ready returns when clients can connect, or with the reason why the server gave up, which is only in its log.

@@ -165,10 +165,10 @@ func TestShut(t *testing.T) {
 		}
 		must(t, s.Unlock())
 		must(t, s.Unlock())
-		guest, err := come()
+		client, err := come()
 		must(t, err)
-		if _, err := guest.Call(within(t), bus.ServiceStore, nil); err != nil {
-			t.Errorf("a guest's call: %v", err)
+		if _, err := client.Call(within(t), bus.ServiceStore, nil); err != nil {
+			t.Errorf("a client's call: %v", err)
 		}
 		must(t, s.Lock())
 		must(t, s.Lock())
@@ -179,7 +179,7 @@ func TestShut(t *testing.T) {
 				t.Fatalf("our own process does not find it again: %v", err)
 			}
 		}
-		if _, err := guest.Call(within(t), bus.ServiceStore, nil); err == nil {
+		if _, err := client.Call(within(t), bus.ServiceStore, nil); err == nil {
 			t.Error("who came is still there")
 		}
 	}

@@ -16,8 +16,8 @@ import (
 // lines turns the server's log into log records, and remembers the worst of it: a server that does not start gives the
 // reason nowhere else.
 type lines struct {
-	to   *slog.Logger
-	door bool // logs refused connections itself, and not too often
+	to            *slog.Logger
+	authenticator bool // logs refused connections itself, and not too often
 
 	mu     sync.Mutex
 	error  error
@@ -26,7 +26,7 @@ type lines struct {
 	left   int   // lines that were left out since
 }
 
-// mostLines is how many warnings are logged in a second. Each forbidden request of a guest is one, and each invalid one
+// mostLines is how many warnings are logged in a second. Each forbidden request of a session is one, and each invalid one
 // of a stranger: they must not fill the disk.
 const mostLines = 10
 
@@ -91,7 +91,7 @@ func (l *lines) Errorf(format string, v ...any) {
 	if strings.Contains(format, "handshake error") { // of a server that is no member, or not yet: it tries each second while it joins
 		level = slog.LevelWarn
 	}
-	if l.door && strings.Contains(fmt.Sprintf(format, v...), server.ErrAuthentication.Error()) {
+	if l.authenticator && strings.Contains(fmt.Sprintf(format, v...), server.ErrAuthentication.Error()) {
 		level = slog.LevelDebug
 	}
 	l.write(level, format, v)

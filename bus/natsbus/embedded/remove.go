@@ -37,7 +37,7 @@ func (s *Server) Remove(ctx context.Context, name string) error {
 	switch {
 	case s.cluster.alone():
 		return kernel.Refuse(jobs.Conflict, "the NATS server of this node is alone")
-	case s.door == nil:
+	case s.authenticator == nil:
 		return kernel.Refuse(jobs.Conflict, "the NATS server of this node has configured users, none of whom may remove a server")
 	case name == s.options.ServerName:
 		return kernel.Refuse(jobs.Conflict, "the NATS server of this node cannot remove itself")
@@ -76,8 +76,8 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 func (s *Server) remove(ctx context.Context, request []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, oneAsk)
 	defer cancel()
-	raw, err := natsbus.Ask(ctx, s, steward, s.door.secret, server.JSApiRemoveServer, request)
-	if errors.Is(err, bus.ErrNobody) {
+	raw, err := natsbus.Ask(ctx, s, steward, s.authenticator.secret, server.JSApiRemoveServer, request)
+	if errors.Is(err, bus.ErrNoReceiver) {
 		return kernel.Refuse(jobs.Unavailable, "the NATS servers have no leader: a majority of them must run")
 	}
 	if err != nil {

@@ -89,9 +89,9 @@ func (c Cluster) begin(o *server.Options, id string) error {
 	return nil
 }
 
-// neighbour is a second server for the first one until that has begun: its raft group of one waits until there is a
+// temporaryPeer is a second server for the first one until that has begun: its raft group of one waits until there is a
 // route to any other. It stores nothing, receives only from this one, and ends as soon as it has done its service.
-func (s *Server) neighbour(end <-chan struct{}) error {
+func (s *Server) temporaryPeer(end <-chan struct{}) error {
 	n := s.nats.Load()
 	port := s.options.Cluster
 	n2, err := server.NewServer(&server.Options{ServerName: s.options.ServerName + "-begins", NoSigs: true, NoLog: true,

@@ -41,7 +41,7 @@ var members = map[string]bus.Principal{
 type row struct{ subject, publish, subscribe string }
 
 const (
-	guests   = "w1 w2 payroll shop web" // of the tenant default
+	sessions = "w1 w2 payroll shop web" // of the tenant default
 	nextOf   = "$JS.API.CONSUMER.MSG.NEXT.CARILLON_OFFERS_1."
 	randomly = ".MARKMARKMARKMARKMARKMARKMA.RANDOMRANDOMRANDOMRANDOMRA"
 )
@@ -76,14 +76,14 @@ var rules = []row{
 	{"inbox.default.node.n1.=none.x", "node", "node"},
 	{"inbox.acme.client.shop.=none" + randomly, "node", "node buyer"},
 
-	{"signal.default.cancel.=none.default.node.n1.=none", "node", "node " + guests},
-	{"signal.default.changed.=none.default.node.n1.=none", "node", "node " + guests},
-	{"signal.default.live.=none.default.node.n1.=none", "node", "node " + guests},
+	{"signal.default.cancel.=none.default.node.n1.=none", "node", "node " + sessions},
+	{"signal.default.changed.=none.default.node.n1.=none", "node", "node " + sessions},
+	{"signal.default.live.=none.default.node.n1.=none", "node", "node " + sessions},
 	{"signal.default.commit.=none.default.node.n1.=none", "node", "node"},
 	{"signal.default.node.=none.default.node.n1.=none", "node", "node"},
-	{"signal.default.cancel.w2.default.worker.w1.billing", "node", "node " + guests},
-	{"signal.default.changed.=none.default.worker.w1.billing", "node", "node " + guests},
-	{"signal.default.live.=none.default.client.shop.=none", "node", "node " + guests},
+	{"signal.default.cancel.w2.default.worker.w1.billing", "node", "node " + sessions},
+	{"signal.default.changed.=none.default.worker.w1.billing", "node", "node " + sessions},
+	{"signal.default.live.=none.default.client.shop.=none", "node", "node " + sessions},
 	{"signal.default.back.=none.default.worker.w1.billing", "node w1", "node"},
 	{"signal.default.log.=none.default.worker.w1.billing", "node w1", "node"},
 	{"signal.default.log.=none.default.worker.w1.payroll", "node payroll", "node"},

@@ -69,7 +69,7 @@ func clusterTable(p *page, c *api.Cluster) {
 		rows = append(rows, []string{clean(n.Name), state, or(p.ago(n.Seen), "-"), commit, size, archive, skew.String(), or(clean(n.Address), "-")})
 	}
 	p.table([]string{"NODE", "STATE", "SEEN", "COMMIT", "LOG", "ARCHIVE", "CLOCK", "PAGES"}, rows)
-	summary := c.Says
+	summary := c.Text
 	if c.Tolerates == 0 {
 		summary = p.paint(yellow, summary)
 	}

@@ -13,7 +13,7 @@ func TestClusterTable(t *testing.T) {
 	now := time.Date(2026, 11, 21, 22, 0, 0, 0, time.UTC)
 	ago := func(d time.Duration) *time.Time { return new(now.Add(-d)) }
 	c := api.Cluster{
-		Tolerates: 0, Says: "2 of 3 nodes answer: no other may fail",
+		Tolerates: 0, Text: "2 of 3 nodes answer: no other may fail",
 		Nodes: []api.Member{
 			{Name: "n1", Address: "https://n1:8080", Online: true, Leads: true, Term: 7, Seen: ago(0), Since: ago(time.Hour),
 				Copy: &api.Copy{ID: "a", Voter: true, Reached: true, Applied: 123_456, LogBytes: 70 << 20, ArchiveBytes: 3 << 30}},

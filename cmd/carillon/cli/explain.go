@@ -44,7 +44,7 @@ func (a *asker) explainCommand() *cobra.Command {
 			return err
 		}
 		return a.show(view{raw: got.raw, names: []string{args[0]}, text: func(p *page) {
-			for _, text := range e.Says {
+			for _, text := range e.Text {
 				p.line("%s", clean(text))
 			}
 			if len(e.Missed) == 0 {

@@ -10,7 +10,7 @@ import (
 )
 
 // send is a request to the server: an API's, or a form's of a page. It answers with the status and the body.
-func (h *house) send(t *testing.T, method, path, kind, body string) (int, string) {
+func (h *fixture) send(t *testing.T, method, path, kind, body string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, h.url+path, strings.NewReader(body))
 	if err != nil {

@@ -52,20 +52,20 @@ func shop() []jobs.Job {
 	}
 }
 
-// house is a scheduler that is served over HTTP.
-type house struct {
+// fixture is a scheduler that is served over HTTP.
+type fixture struct {
 	*embed.Scheduler
 	url   string
 	asked atomic.Int64 // requests so far
 }
 
-func open(t *testing.T) *house {
+func open(t *testing.T) *fixture {
 	t.Helper()
 	s, err := embed.Start(t.Context(), embed.Config{Worker: worker.Config{App: "shop", Name: "till", Grace: -1}}, shop()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{Scheduler: s}
+	h := &fixture{Scheduler: s}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.asked.Add(1)
 		s.Handler().ServeHTTP(w, r)
@@ -123,7 +123,7 @@ func rootOf(c cli.Config) *cobra.Command {
 	return root
 }
 
-func (h *house) env() map[string]string { return map[string]string{"CARILLON_SERVER": h.url} }
+func (h *fixture) env() map[string]string { return map[string]string{"CARILLON_SERVER": h.url} }
 
 // TestScripts runs testdata/*.txt: commands, their output (! marks the error output) and exit codes.
 // "% until <run1> is Processing" and "% until till is idle" wait; "% as <token1>" authenticates with a token from then
@@ -166,7 +166,7 @@ func firstDifference(want, got string) string {
 func play(t *testing.T, script string) string {
 	h := open(t)
 	var b strings.Builder
-	s := scrub{house: h}
+	s := scrub{fixture: h}
 	token := ""
 	if strings.Contains(script, "% as ") {
 		s.of(h.guard(t))
@@ -246,7 +246,7 @@ func split(line string) (args []string) {
 
 // scrub takes out what differs from time to time.
 type scrub struct {
-	*house
+	*fixture
 	runs   []string
 	tokens []string
 }
@@ -323,7 +323,7 @@ func (s *scrub) back(command string) string {
 }
 
 // guard lets only those in who have a token, and is the first of them.
-func (h *house) guard(t *testing.T) string {
+func (h *fixture) guard(t *testing.T) string {
 	t.Helper()
 	_, token, err := h.Ops().Grant(t.Context(), ops.Who{Actor: "person:test", Role: ops.Admin}, ops.NewToken{Name: "root", Role: "admin"})
 	if err != nil {

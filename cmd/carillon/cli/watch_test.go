@@ -31,7 +31,7 @@ func (s *shared) String() string {
 }
 
 // background runs the program until end stops it; end returns the exit code.
-func (h *house) background(t *testing.T, terminal bool, args ...string) (out, errs *shared, end func() int) {
+func (h *fixture) background(t *testing.T, terminal bool, args ...string) (out, errs *shared, end func() int) {
 	t.Helper()
 	out, errs = new(shared), new(shared)
 	root := rootOf(cli.Config{Terminal: func(any) bool { return terminal }, Getenv: func(name string) string { return h.env()[name] }})

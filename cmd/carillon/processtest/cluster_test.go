@@ -33,7 +33,7 @@ func TestDevCluster(t *testing.T) {
 			return dev.out.has("Ctrl-C stops all")
 		})
 		for _, at := range web {
-			h := &house{t: t, http: at}
+			h := &fixture{t: t, http: at}
 			await(t, at+" shows both workers and all nodes", func() bool {
 				status, raw, err := h.ask(http.MethodGet, "/api/v1/cluster", "")
 				return err == nil && status == http.StatusOK && decode[api.Cluster](t, raw).Tolerates == 1 && len(get[list[api.Worker]](h, "/api/v1/workers").Items) == 2

@@ -25,7 +25,7 @@ func TestDev(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &house{t: t, data: t.TempDir() + "/data", journals: t.TempDir()}
+	h := &fixture{t: t, data: t.TempDir() + "/data", journals: t.TempDir()}
 	grace := tests.Size("2s", "2s", "30s")
 	args := []string{"dev", "--data", h.data, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--grace", grace}
 	dev := h.develop(path, args)
@@ -79,7 +79,7 @@ func TestDev(t *testing.T) {
 
 // recorded checks that each due time of a job with this interval has one run or is in one missed range. Its handlers
 // write no journals, so the judge cannot check it.
-func (h *house) recorded(key jobs.Key, every time.Duration) {
+func (h *fixture) recorded(key jobs.Key, every time.Duration) {
 	h.t.Helper()
 	y := h.history(key)
 	records := map[time.Time]int{}
@@ -106,7 +106,7 @@ func (h *house) recorded(key jobs.Key, every time.Duration) {
 }
 
 // develop starts `carillon dev` and reads its addresses from its output.
-func (h *house) develop(path string, args []string) *process {
+func (h *fixture) develop(path string, args []string) *process {
 	h.t.Helper()
 	dev := start(h.t, "carillon dev", path, nil, args...)
 	await(h.t, "the page's address is printed", func() bool {
@@ -120,7 +120,7 @@ func (h *house) develop(path string, args []string) *process {
 }
 
 // rang waits until so many runs of a job have succeeded.
-func (h *house) rang(key string, times int) {
+func (h *fixture) rang(key string, times int) {
 	h.t.Helper()
 	await(h.t, key+" rings", func() bool {
 		return len(get[list[api.Run]](h, "/api/v1/runs?state=Succeeded&job="+key).Items) >= times

@@ -50,7 +50,7 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 			}
 			// shares returns a node's view of which node fires how many jobs; nil if it does not respond.
 			shares := func(n *half) map[string]api.Share {
-				h := &house{t: t, http: n.http}
+				h := &fixture{t: t, http: n.http}
 				status, raw, err := h.ask(http.MethodGet, "/api/v1/overview", "")
 				if err != nil || status != http.StatusOK {
 					return nil
@@ -95,7 +95,7 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 			agree(3)
 			for name, n := range nodes {
 				all := 0
-				for _, m := range get[api.Cluster](&house{t: t, http: n.http}, "/api/v1/cluster").Nodes {
+				for _, m := range get[api.Cluster](&fixture{t: t, http: n.http}, "/api/v1/cluster").Nodes {
 					if m.Share != nil && m.Share.Node == m.Name {
 						all += m.Share.Jobs
 					}

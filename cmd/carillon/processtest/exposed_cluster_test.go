@@ -288,7 +288,7 @@ func TestExposedCluster(t *testing.T) {
 	for i, b := range guests {
 		await(t, fmt.Sprintf("n%d closes the connection of a revoked token", i+1), func() bool {
 			_, err := b.Call(t.Context(), bus.ServiceHeartbeat, bus.Encode(bus.Heartbeat{}))
-			return errors.Is(err, bus.ErrNobody) // there is no connection, nor will there be
+			return errors.Is(err, bus.ErrNoReceiver) // there is no connection, nor will there be
 		})
 		if w, err := carillon.NewWorker(f.door(thief, i), worker.Config{App: "thieves", Name: "again"}); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("a revoked token at n%d: %v", i+1, err)

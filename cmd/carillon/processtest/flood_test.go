@@ -21,7 +21,7 @@ import (
 func TestFlood(t *testing.T) {
 	tests.Long(t)
 	many, idle := tests.Size(0, 20_000, 1_000_000), tests.Size(0, 3*time.Second, time.Minute)
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	h.hire(workerSpec{Name: "one"}).stop(t, syscall.SIGTERM) // it leaves, and its jobs are known
 
 	var messages, offers atomic.Int64

@@ -13,7 +13,7 @@ import (
 // A thousand runs of a job with concurrency limit 1: each begins when the one before ends, without polling.
 func TestOneAtATime(t *testing.T) {
 	tests.Long(t)
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	for _, name := range []string{"one", "two"} {
 		h.hire(workerSpec{Name: name})
 	}

@@ -54,7 +54,7 @@ func (c *called) next(path string) call {
 }
 
 // hireHTTP starts a worker of HTTP jobs, which may call this machine.
-func (h *house) hireHTTP(name string, flags ...string) *process {
+func (h *fixture) hireHTTP(name string, flags ...string) *process {
 	h.t.Helper()
 	path, err := carillonProgram()
 	if err != nil {

@@ -17,7 +17,7 @@ func TestHTTPChainSurvivesKills(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	target := newCalled(t)
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	hire := func(name string) *process { return h.hireHTTP(name, "--http-jobs-feedback-url", "http://"+h.http) }
 	worker := hire("h1")
 	h.do(http.MethodPost, "/api/v1/jobs", strings.ReplaceAll(`{"key":"shop.chain","kind":"triggered","app":"http","retries":0,"http":{"qos":1,"async":true,"request":[

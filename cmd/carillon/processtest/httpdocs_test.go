@@ -36,7 +36,7 @@ func TestHTTPJobsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h, target, nats := &house{t: t, http: freeport.Address(t)}, freeport.Address(t), freeport.Address(t)
+	h, target, nats := &fixture{t: t, http: freeport.Address(t)}, freeport.Address(t), freeport.Address(t)
 	dir := t.TempDir()
 	if err := os.Symlink(path, dir+"/carillon"); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func killAtEachStep(t *testing.T, killWorker, killServer bool) {
 		_, _ = fmt.Fprintf(w, `{"path":%q}`, r.URL.Path)
 	}))
 	t.Cleanup(target.Close)
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	worker := h.hireHTTP("h1")
 	var ids []string
 	for k := 1; k <= steps; k++ {

@@ -18,7 +18,7 @@ func TestHTTPWorker(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	target := newCalled(t)
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	hire := func(name string) *process {
 		return h.hireHTTP(name, "--http-jobs-services", "shop="+target.url, "--http-jobs-variables", "REGION=eu")
 	}

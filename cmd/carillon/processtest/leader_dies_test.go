@@ -16,9 +16,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// cluster is three nodes, each a process with a NATS server of its own, and the house that they are.
+// cluster is three nodes, each a process with a NATS server of its own, and the cluster that they are.
 type cluster struct {
-	*house
+	*fixture
 	nodes   []*member
 	program string // that new nodes are; "" = the usual one
 }
@@ -39,7 +39,7 @@ func newCluster(t *testing.T) *cluster { return newClusterOf(t, "") }
 // newClusterOf is newCluster of a program.
 func newClusterOf(t *testing.T, program string) *cluster {
 	t.Helper()
-	c := &cluster{program: program, house: &house{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}}
+	c := &cluster{program: program, fixture: &fixture{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}}
 	for range 3 {
 		c.grow()
 	}
@@ -119,7 +119,7 @@ func (c *cluster) whole() {
 func (c *cluster) leader() (leader *member) {
 	c.t.Helper()
 	await(c.t, "a node leads", func() bool {
-		name := get[api.Overview](c.house, "/api/v1/overview").Leader
+		name := get[api.Overview](c.fixture, "/api/v1/overview").Leader
 		for _, n := range c.nodes {
 			if n.name == name {
 				leader = n

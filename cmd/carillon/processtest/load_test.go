@@ -17,20 +17,20 @@ import (
 
 // load is a client that sends requests at a steady rate, regardless of faults, and records the responses.
 type load struct {
-	t      *testing.T
-	house  *house
-	random *rand.Rand
-	end    context.CancelFunc
-	wg     sync.WaitGroup
+	t       *testing.T
+	fixture *fixture
+	random  *rand.Rand
+	end     context.CancelFunc
+	wg      sync.WaitGroup
 
 	mu    sync.Mutex
 	asked []asked
 }
 
 // press begins a load of so many runs a second.
-func (h *house) press(perSecond int) *load {
+func (h *fixture) press(perSecond int) *load {
 	ctx, end := context.WithCancel(h.t.Context())
-	l := &load{t: h.t, house: h, random: tests.Random(h.t), end: end}
+	l := &load{t: h.t, fixture: h, random: tests.Random(h.t), end: end}
 	h.t.Cleanup(l.stop)
 	l.wg.Go(func() {
 		begin := time.Now()
@@ -55,7 +55,7 @@ func (h *house) press(perSecond int) *load {
 // ask sends one request. The client repeats it for half a minute while no server responds.
 func (l *load) ask(w jobs.Request) {
 	at := time.Now()
-	runs, err := l.house.client.Enqueue(context.Background(), w)
+	runs, err := l.fixture.client.Enqueue(context.Background(), w)
 	a := asked{at: at, request: w, err: err}
 	switch {
 	case err == nil:
@@ -98,7 +98,7 @@ func (l *load) repeat(most int) (repeated int) {
 		if repeated == most || a.err != nil || a.duplicate || time.Since(a.at) > 45*time.Second {
 			continue
 		}
-		if l.house.get(a.run).State.Final() {
+		if l.fixture.get(a.run).State.Final() {
 			l.ask(a.request)
 			repeated++
 		}

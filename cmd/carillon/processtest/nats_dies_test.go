@@ -56,7 +56,7 @@ func TestOutageOfNATS(t *testing.T) {
 	tests.Long(t)
 	outage := tests.Size(0, 17*time.Second, time.Minute) // a lease is 15 s
 	n := newNATS(t)
-	h := newHouse(t, n.addr)
+	h := newFixture(t, n.addr)
 	for _, name := range []string{"one", "two"} {
 		h.hire(workerSpec{Name: name})
 	}
@@ -112,7 +112,7 @@ func TestWipedNATS(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	n := newNATS(t)
-	h := newHouse(t, n.addr)
+	h := newFixture(t, n.addr)
 	for _, name := range []string{"one", "two"} {
 		h.hire(workerSpec{Name: name, Slots: 64})
 	}

@@ -17,9 +17,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// pair is two servers on one database, each with a NATS server of its own, and the house that they are.
+// pair is two servers on one database, each with a NATS server of its own, and the cluster that they are.
 type pair struct {
-	*house
+	*fixture
 	nodes [2]*half
 	env   []string
 }
@@ -33,7 +33,7 @@ type half struct {
 
 func newPair(t *testing.T, kind *sqltest.Kind) *pair {
 	t.Helper()
-	p := &pair{house: &house{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}, env: []string{"CARILLON_STORE_URL=" + kind.New(t)}}
+	p := &pair{fixture: &fixture{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}, env: []string{"CARILLON_STORE_URL=" + kind.New(t)}}
 	dir := t.TempDir()
 	for i := range p.nodes {
 		n := &half{name: fmt.Sprintf("n%d", i+1), http: freeport.Address(t), nats: freeport.Address(t)}
@@ -120,7 +120,7 @@ func TestTwoOnADatabase(t *testing.T) {
 				t.Logf("a run began %v after the leader was %s", begun.At.Sub(gone), how)
 				p.begin(dead)
 				await(t, dead.name+" is a standby or leads", func() bool {
-					h := house{t: t, http: dead.http}
+					h := fixture{t: t, http: dead.http}
 					status, _, err := h.ask(http.MethodGet, "/readyz", "")
 					return err == nil && (status == http.StatusServiceUnavailable || status == http.StatusOK)
 				})

@@ -22,7 +22,7 @@ import (
 // and its typed one, and one that is due in five seconds, never before.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	w := start(t, "the README's worker", buildReadme(t, "nats://"+h.nats), nil)
 	h.known(w)
 
@@ -89,7 +89,7 @@ func buildReadme(t *testing.T, url string) string {
 }
 
 // becomes waits until a run is in a state.
-func (h *house) becomes(id, state string) {
+func (h *fixture) becomes(id, state string) {
 	h.t.Helper()
 	await(h.t, "run "+id+" is "+state, func() bool {
 		return get[api.Run](h, "/api/v1/runs/"+id).State == state
@@ -97,7 +97,7 @@ func (h *house) becomes(id, state string) {
 }
 
 // logged waits until a run's log has a line with this text.
-func (h *house) logged(id, text string) {
+func (h *fixture) logged(id, text string) {
 	h.t.Helper()
 	await(h.t, fmt.Sprintf("run %s has logged %q", id, text), func() bool {
 		for _, l := range get[list[api.LogLine]](h, "/api/v1/runs/"+id+"/log").Items {

@@ -42,7 +42,7 @@ func (c *cluster) done() (ids []string) {
 		page := get[struct {
 			Items []api.Run
 			Next  string
-		}](c.house, "/api/v1/runs?state=Succeeded&limit=200&cursor="+cursor)
+		}](c.fixture, "/api/v1/runs?state=Succeeded&limit=200&cursor="+cursor)
 		for _, in := range page.Items {
 			ids = append(ids, in.ID)
 		}
@@ -109,10 +109,10 @@ func TestRecoverLostMajority(t *testing.T) {
 	if after := c.done(); !slices.Equal(after, before) {
 		t.Errorf("%d runs are there, of %d", len(after), len(before))
 	}
-	if s := get[api.Cluster](c.house, "/api/v1/cluster"); len(s.Nodes) != 1 || s.Says != "no fault tolerance" {
+	if s := get[api.Cluster](c.fixture, "/api/v1/cluster"); len(s.Nodes) != 1 || s.Text != "no fault tolerance" {
 		t.Errorf("the cluster is %+v", s)
 	}
-	lines := get[list[struct{ Verb, Target, Reason, Actor string }]](c.house, "/api/v1/audit?limit=5").Items
+	lines := get[list[struct{ Verb, Target, Reason, Actor string }]](c.fixture, "/api/v1/audit?limit=5").Items
 	if !slices.ContainsFunc(lines, func(l struct{ Verb, Target, Reason, Actor string }) bool {
 		return l.Verb == kernel.NodeRecovered && l.Target == "node n1" && l.Reason == "two disks burnt" && strings.HasPrefix(l.Actor, "person:")
 	}) {
@@ -126,7 +126,7 @@ func TestRecoverLostMajority(t *testing.T) {
 		t.Error("the node of before is ready")
 	}
 	ghost.process.kill()
-	if s := get[api.Cluster](c.asks(left).house, "/api/v1/cluster"); len(s.Nodes) != 1 {
+	if s := get[api.Cluster](c.asks(left).fixture, "/api/v1/cluster"); len(s.Nodes) != 1 {
 		t.Errorf("the cluster has become %+v", s)
 	}
 

@@ -17,7 +17,7 @@ import (
 func (c *cluster) group(want int) {
 	c.t.Helper()
 	await(c.t, fmt.Sprintf("%d NATS servers are a group", want), func() bool {
-		all := get[api.Cluster](c.house, "/api/v1/cluster").Nodes
+		all := get[api.Cluster](c.fixture, "/api/v1/cluster").Nodes
 		for _, n := range all {
 			if n.Online && !strings.HasSuffix(n.NATS, fmt.Sprintf("a group of %d", want)) {
 				return false

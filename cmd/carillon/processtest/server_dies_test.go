@@ -16,7 +16,7 @@ import (
 // acknowledged runs to its end, once; and every due time of a recurring job is a run, or has its line in the ledger.
 func TestKilledServer(t *testing.T) {
 	rounds := tests.Size(1, 2, 10)
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	for _, name := range []string{"one", "two"} {
 		h.hire(workerSpec{Name: name, Slots: 64, Ticks: true})
 	}

@@ -16,7 +16,7 @@ import (
 // storm is everything that can die, dying.
 type storm struct {
 	t       *testing.T
-	house   *house
+	fixture *fixture
 	nats    *natsServer
 	dice    *rand.Rand
 	workers []*process
@@ -30,8 +30,8 @@ func TestStorm(t *testing.T) {
 	tests.Long(t)
 	lasts, rate := tests.Size(0, 5*time.Second, 4*time.Minute), tests.Size(0, 50, 100)
 	n := newNATS(t)
-	s := &storm{t: t, house: newHouse(t, n.addr), nats: n, dice: tests.Random(t)}
-	h := s.house
+	s := &storm{t: t, fixture: newFixture(t, n.addr), nats: n, dice: tests.Random(t)}
+	h := s.fixture
 	for range 3 {
 		s.hire()
 	}
@@ -62,7 +62,7 @@ func TestStorm(t *testing.T) {
 // hire starts a worker and does not wait for it.
 func (s *storm) hire() {
 	s.hired++
-	s.workers = append(s.workers, s.house.send(workerSpec{Name: fmt.Sprintf("w%d", s.hired), Slots: 16, Ticks: true}))
+	s.workers = append(s.workers, s.fixture.send(workerSpec{Name: fmt.Sprintf("w%d", s.hired), Slots: 16, Ticks: true}))
 }
 
 // strike kills a process, and starts it again.
@@ -74,22 +74,22 @@ func (s *storm) strike() {
 	case 2:
 		s.fell(s.dice.IntN(len(s.workers)), true)
 	case 3:
-		s.house.server.kill()
+		s.fixture.server.kill()
 		pause()
-		s.house.serve()
+		s.fixture.serve()
 	case 4:
 		s.nats.process.kill()
 		pause()
 		s.nats.start()
 	case 5: // a power cut: both, and a worker
-		s.house.server.kill()
+		s.fixture.server.kill()
 		s.nats.process.kill()
 		s.workers[0].kill()
-		s.house.frozen[s.workers[0].pid()] = time.Now()
+		s.fixture.frozen[s.workers[0].pid()] = time.Now()
 		s.workers = s.workers[1:]
 		pause()
 		s.nats.start()
-		s.house.serve()
+		s.fixture.serve()
 		s.hire()
 	}
 }
@@ -101,10 +101,10 @@ func (s *storm) fell(i int, freeze bool) {
 	s.hire()
 	if !freeze {
 		w.kill()
-		s.house.frozen[w.pid()] = time.Now()
+		s.fixture.frozen[w.pid()] = time.Now()
 		return
 	}
-	s.house.frozen[w.pid()] = time.Now()
+	s.fixture.frozen[w.pid()] = time.Now()
 	w.freeze(s.t)
 	sleeps := time.Duration(s.dice.IntN(20)) * time.Second
 	time.AfterFunc(sleeps, func() { _ = w.cmd.Process.Signal(syscall.SIGCONT) })

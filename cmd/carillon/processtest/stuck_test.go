@@ -18,7 +18,7 @@ import (
 func TestStuck(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	h.hire(workerSpec{Name: "one"})
 	over := filepath.Join(t.TempDir(), "over")
 

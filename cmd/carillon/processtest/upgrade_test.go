@@ -182,7 +182,7 @@ func TestTwoVersionsOfTheRules(t *testing.T) {
 	}
 	c.begin(last)
 	c.whole()
-	if v := get[api.Cluster](c.house, "/api/v1/cluster").ApplyVersion; v != 2 {
+	if v := get[api.Cluster](c.fixture, "/api/v1/cluster").ApplyVersion; v != 2 {
 		t.Errorf("version %d of the rules is in force", v)
 	}
 	c.together("after an old program was refused")

@@ -22,7 +22,7 @@ import (
 func TestKilledWorker(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	workers := h.hireTwo()
 	over := filepath.Join(t.TempDir(), "over")
 	run := h.enqueue(threeJob, task{Until: over})
@@ -51,7 +51,7 @@ func TestKilledWorker(t *testing.T) {
 func TestFrozenWorker(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	h := newHouse(t, "")
+	h := newFixture(t, "")
 	one := h.hire(workerSpec{Name: "one", Slots: 4})
 	over := filepath.Join(t.TempDir(), "over")
 	heeding := h.enqueue(plainJob, task{Until: over})
@@ -126,7 +126,7 @@ func TestFrozenWorker(t *testing.T) {
 }
 
 // sendAs sends a command to the store in the name of a worker.
-func (h *house) sendAs(name string, command kernel.Command) error {
+func (h *fixture) sendAs(name string, command kernel.Command) error {
 	h.t.Helper()
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name}
 	b, err := natsbus.Connect(h.t.Context(), "nats://"+h.nats, natsbus.Config{As: as})
@@ -138,7 +138,7 @@ func (h *house) sendAs(name string, command kernel.Command) error {
 }
 
 // hireTwo starts two workers, and returns them by process.
-func (h *house) hireTwo() map[int]*process {
+func (h *fixture) hireTwo() map[int]*process {
 	h.t.Helper()
 	workers := map[int]*process{}
 	for _, name := range []string{"one", "two"} {
@@ -148,7 +148,7 @@ func (h *house) hireTwo() map[int]*process {
 	return workers
 }
 
-func (h *house) get(id jobs.ID) *kernel.Run {
+func (h *fixture) get(id jobs.ID) *kernel.Run {
 	h.t.Helper()
 	run, err := h.rows.Run(h.t.Context(), jobs.DefaultTenant, id)
 	if err != nil {
@@ -158,7 +158,7 @@ func (h *house) get(id jobs.ID) *kernel.Run {
 }
 
 // wait waits until a run is final.
-func (h *house) wait(id jobs.ID) (run *kernel.Run) {
+func (h *fixture) wait(id jobs.ID) (run *kernel.Run) {
 	h.t.Helper()
 	await(h.t, "run "+id.String()+" is final", func() bool {
 		run = h.get(id)

@@ -75,9 +75,9 @@ type held struct{ host, node string }
 
 // Peer is what is known of another node.
 type Peer struct {
-	Name    string
-	Address string
-	Heard   time.Time // when the last byte came from it
+	Name         string
+	Address      string
+	LastReceived time.Time // when the last byte came from it
 }
 
 // Open listens. Connections of the purposes that are named go to the callers of Stream.
@@ -296,6 +296,6 @@ func (l *Link) heard(h *Hello) {
 	if h.Name != "" {
 		p = Peer{Name: h.Name, Address: h.Address}
 	}
-	p.Heard = time.Now()
+	p.LastReceived = time.Now()
 	l.peers[h.Node] = p
 }

@@ -130,7 +130,7 @@ func TestPeers(t *testing.T) {
 	if _, err := io.ReadFull(c, b[:]); err != nil || string(b[:]) != "echo" {
 		t.Errorf("it answers %q, %v", b, err)
 	}
-	if p, ok := one.Peer(n.id("n2")); !ok || p.Name != "two" || p.Address != two.Address() || time.Since(p.Heard) > time.Minute {
+	if p, ok := one.Peer(n.id("n2")); !ok || p.Name != "two" || p.Address != two.Address() || time.Since(p.LastReceived) > time.Minute {
 		t.Errorf("one knows of two: %+v", p)
 	}
 	if p, ok := two.Peer(n.id("n1")); !ok || p.Name != "one" || p.Address != one.Address() {

@@ -16,11 +16,11 @@ import (
 // terms and those that others reported, and sends them with the answer to a heartbeat; a restarted node gets them from
 // there.
 
-// mostReigns is how many terms are remembered.
-const mostReigns = 20
+// mostTerms is how many terms are remembered.
+const mostTerms = 20
 
-// Reign is a term in which a node led.
-type Reign struct {
+// Term is a term in which a node led.
+type Term struct {
 	Node  string
 	Term  uint64
 	Since time.Time // zero = not known
@@ -28,23 +28,23 @@ type Reign struct {
 	Why   string    // it ended; "" = it has not, or the reason is unknown
 }
 
-type reigns struct {
+type termHistory struct {
 	mu    sync.Mutex
-	known []Reign // by term
-	why   string  // this node's own is about to end
+	known []Term // by term
+	why   string // this node's own is about to end
 }
 
 // note adds what is known of a term to what was known before.
-func (r *reigns) note(n Reign) {
+func (r *termHistory) note(n Term) {
 	if n.Term == 0 || n.Node == "" {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	i, known := slices.BinarySearchFunc(r.known, n.Term, func(k Reign, term uint64) int { return cmp.Compare(k.Term, term) })
+	i, known := slices.BinarySearchFunc(r.known, n.Term, func(k Term, term uint64) int { return cmp.Compare(k.Term, term) })
 	if !known {
 		r.known = slices.Insert(r.known, i, n)
-		if len(r.known) > mostReigns {
+		if len(r.known) > mostTerms {
 			r.known = slices.Delete(r.known, 0, 1)
 		}
 		return
@@ -60,7 +60,7 @@ func (r *reigns) note(n Reign) {
 }
 
 // ended records that this node leads no more.
-func (r *reigns) ended(node string, term uint64, err error) {
+func (r *termHistory) ended(node string, term uint64, err error) {
 	r.mu.Lock()
 	why := r.why
 	r.why = ""
@@ -76,19 +76,19 @@ func (r *reigns) ended(node string, term uint64, err error) {
 	if len(why) > 200 {
 		why = why[:200]
 	}
-	r.note(Reign{Node: node, Term: term, Until: time.Now(), Why: why})
+	r.note(Term{Node: node, Term: term, Until: time.Now(), Why: why})
 }
 
 // Because sets why this node will stop to lead, before it does.
 func (cp *ControlPlane) Because(why string) {
-	cp.reigns.mu.Lock()
-	defer cp.reigns.mu.Unlock()
-	cp.reigns.why = why
+	cp.terms.mu.Lock()
+	defer cp.terms.mu.Unlock()
+	cp.terms.why = why
 }
 
 // Elections returns the last terms, newest first: which node led, from when to when, and why it ended.
-func (cp *ControlPlane) Elections() []Reign {
-	r := &cp.reigns
+func (cp *ControlPlane) Elections() []Term {
+	r := &cp.terms
 	r.mu.Lock()
 	list := slices.Clone(r.known)
 	r.mu.Unlock()
@@ -103,12 +103,12 @@ func (cp *ControlPlane) Elections() []Reign {
 }
 
 // report returns the terms that this node knows, for the other nodes.
-func (r *reigns) report() []bus.Reign {
+func (r *termHistory) report() []bus.Term {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	list := make([]bus.Reign, len(r.known))
+	list := make([]bus.Term, len(r.known))
 	for i, k := range r.known {
-		list[i] = bus.Reign{Node: k.Node, Term: k.Term, Why: k.Why}
+		list[i] = bus.Term{Node: k.Node, Term: k.Term, Why: k.Why}
 		if !k.Since.IsZero() {
 			list[i].Since = kernel.Instant(k.Since)
 		}
@@ -120,8 +120,8 @@ func (r *reigns) report() []bus.Reign {
 }
 
 // merge takes in the terms that another node knows.
-func (r *reigns) merge(list []bus.Reign) {
-	for _, n := range list[max(0, len(list)-mostReigns):] {
-		r.note(Reign(n))
+func (r *termHistory) merge(list []bus.Term) {
+	for _, n := range list[max(0, len(list)-mostTerms):] {
+		r.note(Term(n))
 	}
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-func (a *asker) cleanCommand() *cobra.Command {
+func (a *asker) purgeCommand() *cobra.Command {
 	var job, before, reason string
 	var keep int
 	var all, dry bool
-	c := &cobra.Command{Use: "clean", Short: "Purge finished runs", Args: none,
+	c := &cobra.Command{Use: "purge", Short: "Purge finished runs", Args: none,
 		Long: "Purge finished runs with their logs and results. Hourly counts and live runs are kept. The scheduler purges by itself,\n" +
 			"by the settings of each job: keepFor, keepSucceeded and keepOthers.",
-		Example: lines("carillon clean --job shop.pack --before 5d --dry-run", "carillon clean --job shop.pack --keep 10", "carillon clean --all --before 30d --reason 'audit finished'")}
+		Example: lines("carillon purge --job shop.pack --before 5d --dry-run", "carillon purge --job shop.pack --keep 10", "carillon purge --all --before 30d --reason 'audit finished'")}
 	c.Flags().StringVar(&job, "job", "", "runs of this job, which may have been deleted")
 	c.Flags().BoolVar(&all, "all", false, "runs of all jobs")
 	c.Flags().StringVar(&before, "before", "", "runs that ended before: an age such as 5d, or a time (default: all finished runs)")
@@ -45,22 +45,22 @@ func (a *asker) cleanCommand() *cobra.Command {
 			}
 			body["before"] = at
 		}
-		got, err := a.link.do(ctx, request{method: "POST", path: "/clean", body: body, reason: reason})
+		got, err := a.link.do(ctx, request{method: "POST", path: "/purge", body: body, reason: reason})
 		if err != nil {
 			return err
 		}
-		var done api.Cleaned
+		var done api.Purged
 		if err := got.into(&done); err != nil {
 			return err
 		}
 		return a.show(view{raw: got.raw, text: func(p *page) {
-			p.line("%s", cleanedText(&done, p.moment(&done.Before)))
+			p.line("%s", purgedText(&done, p.moment(&done.Before)))
 		}})
 	})
 	return c
 }
 
-func cleanedText(done *api.Cleaned, before string) string {
+func purgedText(done *api.Purged, before string) string {
 	verb, more, plural := "purged", "", "s"
 	if done.DryRun {
 		verb = "would purge"
@@ -78,8 +78,8 @@ func keptText(p *page, k *api.Kept) string {
 	if k.MaxBytes > 0 {
 		text += " of at most " + bytesText(k.MaxBytes)
 	}
-	if k.CleanedAt != nil {
-		text += fmt.Sprintf("; %d purged %s", k.Cleaned, p.ago(k.CleanedAt))
+	if k.PurgedAt != nil {
+		text += fmt.Sprintf("; %d purged %s", k.Purged, p.ago(k.PurgedAt))
 	}
 	return text
 }

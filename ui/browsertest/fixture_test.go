@@ -17,8 +17,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// house is a scheduler with a worker and pages, on a port of the loopback.
-type house struct {
+// fixture is a scheduler with a worker and pages, on a port of the loopback.
+type fixture struct {
 	t *testing.T
 	*embed.Scheduler
 	url string
@@ -33,14 +33,14 @@ type payment struct {
 	Cents    int    `json:"cents"`
 }
 
-// open starts a house with the jobs of a small shop, and those given.
-func open(t *testing.T, more ...jobs.Job) *house {
+// open starts a cluster with the jobs of a small shop, and those given.
+func open(t *testing.T, more ...jobs.Job) *fixture {
 	t.Helper()
 	return build(t, embed.Config{}, append(shop(), more...)...)
 }
 
-// build starts a house.
-func build(t *testing.T, c embed.Config, js ...jobs.Job) *house {
+// build starts a cluster.
+func build(t *testing.T, c embed.Config, js ...jobs.Job) *fixture {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -58,7 +58,7 @@ func build(t *testing.T, c embed.Config, js ...jobs.Job) *house {
 			t.Errorf("the house does not stop: %v", err)
 		}
 	})
-	return &house{t: t, Scheduler: s, url: server.URL}
+	return &fixture{t: t, Scheduler: s, url: server.URL}
 }
 
 func shop() []jobs.Job {
@@ -106,13 +106,13 @@ func pack(ctx context.Context, _ struct{}) error {
 }
 
 // start starts a run.
-func (h *house) start(key jobs.Key, args string) *kernel.Run {
+func (h *fixture) start(key jobs.Key, args string) *kernel.Run {
 	h.t.Helper()
-	wish := kernel.Create{Key: key, Origin: kernel.FromPerson}
+	request := kernel.Create{Key: key, Origin: kernel.FromPerson}
 	if args != "" {
-		wish.Args = []byte(args)
+		request.Args = []byte(args)
 	}
-	made, err := h.Ops().Trigger(h.t.Context(), ann, wish)
+	made, err := h.Ops().Trigger(h.t.Context(), ann, request)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func (h *house) start(key jobs.Key, args string) *kernel.Run {
 }
 
 // becomes waits until a run is in a state.
-func (h *house) becomes(id jobs.ID, state jobs.State) *kernel.Run {
+func (h *fixture) becomes(id jobs.ID, state jobs.State) *kernel.Run {
 	h.t.Helper()
 	var in *kernel.Run
 	h.until(fmt.Sprintf("run %s is %s", id, state), func() bool {
@@ -132,7 +132,7 @@ func (h *house) becomes(id jobs.ID, state jobs.State) *kernel.Run {
 }
 
 // runs lists the latest runs of a job.
-func (h *house) runs(key jobs.Key) []*kernel.Run {
+func (h *fixture) runs(key jobs.Key) []*kernel.Run {
 	h.t.Helper()
 	page, err := h.Ops().Runs(h.t.Context(), ann, metastore.RunQuery{Job: key, Limit: metastore.MaxPage})
 	if err != nil {
@@ -145,7 +145,7 @@ func (h *house) runs(key jobs.Key) []*kernel.Run {
 const patience = time.Minute
 
 // until waits for what must come.
-func (h *house) until(what string, ok func() bool) {
+func (h *fixture) until(what string, ok func() bool) {
 	h.t.Helper()
 	deadline := time.Now().Add(patience)
 	for !ok() {

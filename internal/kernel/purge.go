@@ -6,23 +6,23 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Clean purges finished runs, of one job or of all: those that ended before a time. Each store deletes them soon after,
+// Purge purges finished runs, of one job or of all: those that ended before a time. Each store deletes them soon after,
 // like runs beyond the retention of their job; counts stay. The job may have been deleted. Live runs are not affected,
-// and a later Clean cannot move the time back.
-type Clean struct {
+// and a later Purge cannot move the time back.
+type Purge struct {
 	Key    jobs.Key  // "" = of all jobs
 	Before time.Time // not later than the commit
 }
 
 // Verb returns the verb of the command.
-func (Clean) Verb() Verb { return VerbClean }
+func (Purge) Verb() Verb { return VerbPurge }
 
 // Check validates the time, or the key.
-func (c Clean) Check() error {
+func (c Purge) Check() error {
 	if c.Before.IsZero() {
-		return Invalid("clean needs a time: set before")
+		return Invalid("purge needs a time: set before")
 	}
-	if err := checkTime("time up to which is cleaned", c.Before); err != nil {
+	if err := checkTime("time of a purge", c.Before); err != nil {
 		return err
 	}
 	if c.Key == "" {
@@ -51,8 +51,8 @@ func (d *Definition) Kept(g *Global, at time.Time) Kept {
 		p = new(d.Resolve(g))
 	}
 	k := p.kept(g, at)
-	if d.Cleaned.After(k.Since) {
-		k.Since = d.Cleaned
+	if d.Purged.After(k.Since) {
+		k.Since = d.Purged
 	}
 	return k
 }
@@ -65,7 +65,7 @@ func (g *Global) Kept(at time.Time) Kept {
 }
 
 func (p *Policy) kept(g *Global, at time.Time) Kept {
-	k := Kept{Succeeded: p.KeepSucceeded, Others: p.KeepOthers, Since: g.Cleaned, Young: at.Add(-KeepYoung)}
+	k := Kept{Succeeded: p.KeepSucceeded, Others: p.KeepOthers, Since: g.Purged, Young: at.Add(-KeepYoung)}
 	if oldest := at.Add(-p.KeepFor); p.KeepFor > 0 && oldest.After(k.Since) {
 		k.Since = oldest
 	}

@@ -19,24 +19,24 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// office is a scheduler that is asked for work over its API, in a bubble's time.
-type office struct {
+// pollFixture is a scheduler that is asked for work over its API, in a bubble's time.
+type pollFixture struct {
 	t *testing.T
 	*embed.Scheduler
 }
 
-func newOffice(t *testing.T, cfg embed.Config) *office {
+func newOffice(t *testing.T, cfg embed.Config) *pollFixture {
 	t.Helper()
 	s, err := embed.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := &office{t, s}
+	o := &pollFixture{t, s}
 	t.Cleanup(func() { o.shut() })
 	return o
 }
 
-func (o *office) shut() {
+func (o *pollFixture) shut() {
 	if o.Scheduler != nil {
 		if err := o.Stop(); err != nil {
 			o.t.Error(err)
@@ -46,7 +46,7 @@ func (o *office) shut() {
 }
 
 // post asks, and answers with the status and what came back.
-func (o *office) post(ctx context.Context, path string, body any, headers ...string) (int, map[string]any) {
+func (o *pollFixture) post(ctx context.Context, path string, body any, headers ...string) (int, map[string]any) {
 	o.t.Helper()
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -71,9 +71,9 @@ func (o *office) post(ctx context.Context, path string, body any, headers ...str
 	return w.Code, found
 }
 
-// puller is a worker over HTTP.
-type puller struct {
-	o    *office
+// poller is a worker over HTTP.
+type poller struct {
+	o    *pollFixture
 	name string
 	jobs []any
 	got  string
@@ -83,14 +83,14 @@ type puller struct {
 type m = map[string]any
 
 // hire registers a worker that has the job "greet", with these settings.
-func (o *office) hire(start string, slots int, settings m) *puller {
+func (o *pollFixture) hire(start string, slots int, settings m) *poller {
 	o.t.Helper()
-	p := &puller{o: o, jobs: []any{m{"key": "greet", "kind": "triggered", "settings": settings}}}
+	p := &poller{o: o, jobs: []any{m{"key": "greet", "kind": "triggered", "settings": settings}}}
 	p.register(start, slots, 200)
 	return p
 }
 
-func (p *puller) register(start string, slots, want int) m {
+func (p *poller) register(start string, slots, want int) m {
 	p.o.t.Helper()
 	var runs []any
 	for _, r := range p.runs {
@@ -109,7 +109,7 @@ func (p *puller) register(start string, slots, want int) m {
 }
 
 // send sends a request about an attempt, or about the worker.
-func (p *puller) send(want int, verb string, of m, more m) m {
+func (p *poller) send(want int, verb string, of m, more m) m {
 	p.o.t.Helper()
 	body := m{"worker": p.name}
 	if of != nil {
@@ -126,7 +126,7 @@ func (p *puller) send(want int, verb string, of m, more m) m {
 }
 
 // poll takes runs.
-func (p *puller) poll(want int, wait float64) []m {
+func (p *poller) poll(want int, wait float64) []m {
 	p.o.t.Helper()
 	response := p.send(200, "poll", nil, m{"want": want, "got": p.got, "waitSeconds": wait})
 	p.got, _ = response["batch"].(string)
@@ -139,7 +139,7 @@ func (p *puller) poll(want int, wait float64) []m {
 	return list
 }
 
-func (p *puller) one() m {
+func (p *poller) one() m {
 	p.o.t.Helper()
 	list := p.poll(1, 30)
 	if len(list) != 1 {
@@ -148,7 +148,7 @@ func (p *puller) one() m {
 	return list[0]
 }
 
-func (o *office) trigger(args string, how ...jobs.EnqueueOption) jobs.ID {
+func (o *pollFixture) trigger(args string, how ...jobs.EnqueueOption) jobs.ID {
 	o.t.Helper()
 	run, err := jobs.Trigger[json.RawMessage]("greet").Enqueue(o.t.Context(), o.Client(), json.RawMessage(args), how...)
 	if err != nil {
@@ -157,7 +157,7 @@ func (o *office) trigger(args string, how ...jobs.EnqueueOption) jobs.ID {
 	return run.ID
 }
 
-func (o *office) row(id any) *kernel.Run {
+func (o *pollFixture) row(id any) *kernel.Run {
 	o.t.Helper()
 	synctest.Wait()
 	run, ok := id.(jobs.ID)
@@ -171,7 +171,7 @@ func (o *office) row(id any) *kernel.Run {
 	return found
 }
 
-func (o *office) want(id any, state jobs.State, cause kernel.Cause, attempt uint32) *kernel.Run {
+func (o *pollFixture) want(id any, state jobs.State, cause kernel.Cause, attempt uint32) *kernel.Run {
 	o.t.Helper()
 	run := o.row(id)
 	if run.State != state || run.Cause != cause || run.Attempt != attempt {

@@ -27,8 +27,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// house is a server process, worker processes, and a client, all made anew for a scenario.
-type house struct {
+// fixture is a server process, worker processes, and a client, all made anew for a scenario.
+type fixture struct {
 	dir, program string
 	nats, http   string
 	debug        string // address of the server's profiler; "" = there is none
@@ -48,7 +48,7 @@ type house struct {
 	starts map[jobs.ID]time.Time // when handlers began, as the worker reports
 }
 
-// setup configures a house.
+// setup configures a cluster.
 type setup struct {
 	memory   bool   // the store keeps nothing
 	store    string // URL of a database that keeps the rows; "" = the data directory
@@ -57,7 +57,7 @@ type setup struct {
 }
 
 // build starts a server.
-func build(ctx context.Context, on setup) (*house, error) {
+func build(ctx context.Context, on setup) (*fixture, error) {
 	program, err := compiled()
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func build(ctx context.Context, on setup) (*house, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &house{dir: dir, program: program, setup: on, starts: map[jobs.ID]time.Time{}}
+	h := &fixture{dir: dir, program: program, setup: on, starts: map[jobs.ID]time.Time{}}
 	h.nats, h.http = freeAddress(), freeAddress()
 	if on.external {
 		if err := h.serveNATS(ctx); err != nil {
@@ -122,7 +122,7 @@ func freeAddress() string {
 }
 
 // serve starts the server and waits until it leads.
-func (h *house) serve(ctx context.Context) error {
+func (h *fixture) serve(ctx context.Context) error {
 	args := []string{"server", "--http", h.http}
 	if h.external {
 		args = append(args, "--nats", "nats://"+h.nats)
@@ -174,7 +174,7 @@ func ready(ctx context.Context, address string, server *exec.Cmd) error {
 }
 
 // serveNATS starts NATS in a process of its own.
-func (h *house) serveNATS(ctx context.Context) error {
+func (h *fixture) serveNATS(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -195,14 +195,14 @@ func (h *house) serveNATS(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// workEnv holds the address of the bus of a process that is a worker of a house: so the test binary can be one, too.
+// workEnv holds the address of the bus of a process that is a worker of a cluster: so the test binary can be one, too.
 const workEnv = "CARILLON_BENCH_WORK"
 
 // bound makes a process end with this one, even if this one is killed.
 func bound() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
 // hire starts a worker process and reads its output.
-func (h *house) hire(ctx context.Context) error {
+func (h *fixture) hire(ctx context.Context) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -230,7 +230,7 @@ func (h *house) hire(ctx context.Context) error {
 	return errors.New("the worker did not register")
 }
 
-func (h *house) listen(out io.Reader) {
+func (h *fixture) listen(out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		var at startLine
 		if json.Unmarshal(s.Bytes(), &at) == nil {
@@ -242,7 +242,7 @@ func (h *house) listen(out io.Reader) {
 }
 
 // dismiss ends the workers.
-func (h *house) dismiss() {
+func (h *fixture) dismiss() {
 	for _, w := range h.workers {
 		_ = w.Process.Signal(syscall.SIGTERM)
 		_ = w.Wait()
@@ -250,7 +250,7 @@ func (h *house) dismiss() {
 	h.workers = nil
 }
 
-func (h *house) get(path string) (string, error) {
+func (h *fixture) get(path string) (string, error) {
 	r, err := http.Get("http://" + h.http + path)
 	if err != nil {
 		return "", err
@@ -264,7 +264,7 @@ func (h *house) get(path string) (string, error) {
 }
 
 // cpu is the processor time that the server and the workers have used.
-func (h *house) cpu() time.Duration {
+func (h *fixture) cpu() time.Duration {
 	var sum time.Duration
 	for _, c := range append(append([]*exec.Cmd{h.server}, h.others...), h.workers...) {
 		sum += used(c.Process.Pid)
@@ -276,7 +276,7 @@ func (h *house) cpu() time.Duration {
 	return sum
 }
 
-func (h *house) close() {
+func (h *fixture) close() {
 	h.looked.Wait()
 	if *profile != "" {
 		h.dismiss() // a worker writes its profile when it leaves

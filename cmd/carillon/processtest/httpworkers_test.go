@@ -16,18 +16,18 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// pullers are the programs of examples/pull, by what runs them.
+// pullers are the programs of examples/httpworkers, by what runs them.
 var pullers = []struct{ program, script string }{{"python3", "python/worker.py"}, {"node", "node/worker.mjs"}}
 
-// pull starts a worker of examples/pull and waits until it is known. Where its language is missing the test is skipped,
+// pull starts a worker of examples/httpworkers and waits until it is known. Where its language is missing the test is skipped,
 // but for CI, which has to have it.
-func (h *house) pull(program, script, urls string, slots int) *process {
+func (h *fixture) pull(program, script, urls string, slots int) *process {
 	h.t.Helper()
 	path, err := exec.LookPath(program)
 	if err != nil {
 		tests.Missing(h.t, err.Error())
 	}
-	script = "../../../examples/pull/" + script
+	script = "../../../examples/httpworkers/" + script
 	if text, err := os.ReadFile(script); err != nil || strings.Count(string(text), "\n") > 60 {
 		h.t.Errorf("%s has more than 60 lines (%v): it is to show how little a worker needs", script, err)
 	}
@@ -37,13 +37,13 @@ func (h *house) pull(program, script, urls string, slots int) *process {
 }
 
 // greet asks for a run of the job that those programs have.
-func (h *house) greet(args string) string {
+func (h *fixture) greet(args string) string {
 	h.t.Helper()
 	return decode[api.Run](h.t, h.do(http.MethodPost, "/api/v1/jobs/greet/trigger", `{"args":`+args+`}`)).ID
 }
 
 // reaches waits until a run is in a state, and fails if that comes in another attempt.
-func (h *house) reaches(id, state string, attempt uint32) (in api.Run) {
+func (h *fixture) reaches(id, state string, attempt uint32) (in api.Run) {
 	h.t.Helper()
 	await(h.t, "run "+id+" reaches "+state, func() bool {
 		status, raw, err := h.ask(http.MethodGet, "/api/v1/runs/"+id, "")
@@ -59,7 +59,7 @@ func (h *house) reaches(id, state string, attempt uint32) (in api.Run) {
 	return in
 }
 
-// The workers of examples/pull do what docs promise of workers over HTTP: 200 runs, one that is cancelled while it
+// The workers of examples/httpworkers do what docs promise of workers over HTTP: 200 runs, one that is cancelled while it
 // runs, one that fails and is retried, and one whose worker is killed and that another one takes over; and a worker
 // that gets a signal finishes its runs.
 func TestPullExamples(t *testing.T) {
@@ -67,7 +67,7 @@ func TestPullExamples(t *testing.T) {
 	for _, c := range pullers {
 		t.Run(c.program, func(t *testing.T) {
 			t.Parallel()
-			h := newHouse(t, "")
+			h := newFixture(t, "")
 			first := h.pull(c.program, c.script, "http://"+h.http, 8)
 			began := time.Now()
 			var all []string
@@ -112,7 +112,7 @@ func TestPullExamples(t *testing.T) {
 }
 
 // has waits until the handler of a run has written a line: a worker has the run.
-func (h *house) has(id string) {
+func (h *fixture) has(id string) {
 	h.t.Helper()
 	await(h.t, "the worker of run "+id+" has it", func() bool {
 		status, raw, err := h.ask(http.MethodGet, "/api/v1/runs/"+id+"/log", "")

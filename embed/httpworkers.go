@@ -18,9 +18,9 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// pull serves HTTP workers: each has a bus connection of its own here, under its own name, so that it is authorized as
+// httpWorkers serves HTTP workers: each has a bus connection of its own here, under its own name, so that it is authorized as
 // every other worker is.
-type pull struct {
+type httpWorkers struct {
 	connect func(context.Context, bus.Principal) (bus.Bus, error)
 	ready   func(context.Context) error // why this process cannot dispatch runs, or nil
 	log     *slog.Logger
@@ -29,12 +29,12 @@ type pull struct {
 	end   context.CancelFunc
 	group sync.WaitGroup
 
-	all, perTenant, perToken int // of guests, at most
+	all, perTenant, perToken int // of HTTP workers, at most
 
 	mu      sync.Mutex
 	ended   bool
-	guests  map[guestKey]*guest
-	tenants map[jobs.Tenant]int // guests of each
+	workers map[httpWorkerKey]*httpWorker
+	tenants map[jobs.Tenant]int // HTTP workers of each
 	tokens  map[holder]int
 }
 
@@ -44,13 +44,13 @@ type holder struct {
 	actor  string
 }
 
-type guestKey struct {
+type httpWorkerKey struct {
 	tenant jobs.Tenant
 	worker string
 }
 
-// guest is an HTTP worker.
-type guest struct {
+// httpWorker is an HTTP worker.
+type httpWorker struct {
 	by     holder
 	app    string
 	jobs   []byte // what it registered
@@ -63,19 +63,19 @@ type guest struct {
 const (
 	// openTime is the timeout of a registration.
 	openTime = 20 * time.Second
-	// guestGrace is the grace of a guest, which has no handlers in this process.
-	guestGrace = 2 * time.Second
+	// httpWorkerGrace is the grace of an HTTP worker, which has no handlers in this process.
+	httpWorkerGrace = 2 * time.Second
 )
 
-func newPull(cfg Config, ready func(context.Context) error) *pull {
-	p := &pull{connect: cfg.Bus, ready: ready, log: cfg.Logger, guests: map[guestKey]*guest{}, tenants: map[jobs.Tenant]int{}, tokens: map[holder]int{}}
+func newHTTPWorkers(cfg Config, ready func(context.Context) error) *httpWorkers {
+	p := &httpWorkers{connect: cfg.Bus, ready: ready, log: cfg.Logger, workers: map[httpWorkerKey]*httpWorker{}, tenants: map[jobs.Tenant]int{}, tokens: map[holder]int{}}
 	p.all, p.perTenant, p.perToken = cfg.Limits.workers(cfg.Tokens || cfg.Who != nil)
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
 }
 
-// close drops all guests silently: the workers continue, and register again at this node or another.
-func (p *pull) close() {
+// close drops all HTTP workers silently: the workers continue, and register again at this node or another.
+func (p *httpWorkers) close() {
 	p.mu.Lock()
 	p.ended = true
 	p.mu.Unlock()
@@ -103,16 +103,16 @@ func tenantOf(who ops.Who) jobs.Tenant {
 }
 
 // Register implements ops.Pull.
-func (p *pull) Register(ctx context.Context, who ops.Who, w ops.PullWorker) (ops.PullAnswer, error) {
+func (p *httpWorkers) Register(ctx context.Context, who ops.Who, w ops.HTTPWorker) (ops.HTTPAnswer, error) {
 	if err := p.ready(ctx); err != nil {
-		return ops.PullAnswer{}, err
+		return ops.HTTPAnswer{}, err
 	}
 	if err := keeps(who, w.App); err != nil {
-		return ops.PullAnswer{}, err
+		return ops.HTTPAnswer{}, err
 	}
 	g, err := p.admit(ctx, holder{tenantOf(who), who.Actor}, w)
 	if err != nil {
-		return ops.PullAnswer{}, err
+		return ops.HTTPAnswer{}, err
 	}
 	g.remote.Touch()
 	var gone []bus.Stop
@@ -121,7 +121,7 @@ func (p *pull) Register(ctx context.Context, who ops.Who, w ops.PullWorker) (ops
 		case errors.Is(err, jobs.Stale), errors.Is(err, jobs.Forbidden):
 			gone = append(gone, bus.Stop{ID: has.Run, Attempt: has.Attempt, Stale: true})
 		case err != nil:
-			return ops.PullAnswer{}, err
+			return ops.HTTPAnswer{}, err
 		}
 	}
 	answer := g.answer()
@@ -138,29 +138,29 @@ func keeps(who ops.Who, app string) error {
 }
 
 // full returns an error if a limit refuses one more worker of a token.
-func (p *pull) full(by holder) error {
+func (p *httpWorkers) full(by holder) error {
 	switch {
 	case p.tokens[by] >= p.perToken:
 		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: this token has %d at this node, and limits.http-workers-per-token is %d: register at another node, or raise the limit", p.tokens[by], p.perToken)
 	case p.tenants[by.tenant] >= p.perTenant:
 		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: tenant %s has %d at this node, and limits.http-workers-per-tenant is %d: register at another node, or raise the limit", by.tenant, p.tenants[by.tenant], p.perTenant)
-	case len(p.guests) >= p.all:
-		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: this node has %d, and limits.http-workers is %d: register at another node, or raise the limit", len(p.guests), p.all)
+	case len(p.workers) >= p.all:
+		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: this node has %d, and limits.http-workers is %d: register at another node, or raise the limit", len(p.workers), p.all)
 	}
 	return nil
 }
 
-// enter and forget keep the guests and their counts in step.
-func (p *pull) enter(key guestKey, g *guest) {
-	p.guests[key] = g
+// enter and forget keep the HTTP workers and their counts in step.
+func (p *httpWorkers) enter(key httpWorkerKey, g *httpWorker) {
+	p.workers[key] = g
 	p.tenants[key.tenant]++
 	p.tokens[g.by]++
 }
 
-func (p *pull) forget(key guestKey, g *guest) {
+func (p *httpWorkers) forget(key httpWorkerKey, g *httpWorker) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.guests, key)
+	delete(p.workers, key)
 	if p.tenants[key.tenant]--; p.tenants[key.tenant] == 0 {
 		delete(p.tenants, key.tenant)
 	}
@@ -169,12 +169,12 @@ func (p *pull) forget(key guestKey, g *guest) {
 	}
 }
 
-// admit returns the guest of a worker, or makes it and waits until it runs.
-func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, error) {
+// admit returns an HTTP worker, or makes it and waits until it runs.
+func (p *httpWorkers) admit(ctx context.Context, by holder, w ops.HTTPWorker) (*httpWorker, error) {
 	list := declared(w.Jobs)
-	key := guestKey{by.tenant, w.Name + "-" + w.Start}
+	key := httpWorkerKey{by.tenant, w.Name + "-" + w.Start}
 	p.mu.Lock()
-	g := p.guests[key]
+	g := p.workers[key]
 	switch {
 	case p.ended:
 		p.mu.Unlock()
@@ -184,7 +184,7 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 			p.mu.Unlock()
 			return nil, err
 		}
-		g = &guest{by: by, app: w.App, jobs: list, slots: w.Slots, made: make(chan struct{})}
+		g = &httpWorker{by: by, app: w.App, jobs: list, slots: w.Slots, made: make(chan struct{})}
 		p.enter(key, g)
 		p.group.Add(1)
 		go p.host(key, g, w)
@@ -214,8 +214,8 @@ func (p *pull) admit(ctx context.Context, by holder, w ops.PullWorker) (*guest, 
 	}
 }
 
-// host runs a guest until its worker has left.
-func (p *pull) host(key guestKey, g *guest, w ops.PullWorker) {
+// host runs an HTTP worker until it has left.
+func (p *httpWorkers) host(key httpWorkerKey, g *httpWorker, w ops.HTTPWorker) {
 	defer p.group.Done()
 	defer p.forget(key, g)
 	shut, err := p.open(key.tenant, g, w)
@@ -232,8 +232,8 @@ func (p *pull) host(key guestKey, g *guest, w ops.PullWorker) {
 	}
 }
 
-func (p *pull) open(tenant jobs.Tenant, g *guest, w ops.PullWorker) (shut func() error, err error) {
-	cfg := worker.Config{Tenant: tenant, App: w.App, Name: w.Name, Slots: w.Slots, Tags: w.Tags, Grace: guestGrace, Logger: p.log}
+func (p *httpWorkers) open(tenant jobs.Tenant, g *httpWorker, w ops.HTTPWorker) (shut func() error, err error) {
+	cfg := worker.Config{Tenant: tenant, App: w.App, Name: w.Name, Slots: w.Slots, Tags: w.Tags, Grace: httpWorkerGrace, Logger: p.log}
 	as, err := cfg.Principal()
 	if err != nil {
 		return nil, err
@@ -254,13 +254,13 @@ func (p *pull) open(tenant jobs.Tenant, g *guest, w ops.PullWorker) (shut func()
 	return b.Close, nil
 }
 
-// guest returns the guest of a worker that is registered at this node.
-func (p *pull) guest(ctx context.Context, who ops.Who, name string) (*guest, error) {
+// worker returns the HTTP worker that is registered at this node.
+func (p *httpWorkers) worker(ctx context.Context, who ops.Who, name string) (*httpWorker, error) {
 	if err := p.ready(ctx); err != nil {
 		return nil, err
 	}
 	p.mu.Lock()
-	g := p.guests[guestKey{tenantOf(who), name}]
+	g := p.workers[httpWorkerKey{tenantOf(who), name}]
 	p.mu.Unlock()
 	if g == nil {
 		return nil, errUnknown(name)
@@ -292,34 +292,34 @@ func errUnknown(name string) error {
 	return kernel.Refuse(jobs.NotFound, "worker %.80q is not registered at this node: register again, with its current runs", name)
 }
 
-func (g *guest) answer() ops.PullAnswer {
-	a := ops.PullAnswer{Worker: g.remote.Name(), Stop: g.remote.Stops(), Resting: g.remote.Resting()}
+func (g *httpWorker) answer() ops.HTTPAnswer {
+	a := ops.HTTPAnswer{Worker: g.remote.Name(), Stop: g.remote.Stops(), Resting: g.remote.Resting()}
 	a.Lease, a.Every = g.remote.Lease()
 	return a
 }
 
 // Poll implements ops.Pull.
-func (p *pull) Poll(ctx context.Context, who ops.Who, name string, q ops.PullPoll) (ops.PullWork, error) {
-	g, err := p.guest(ctx, who, name)
+func (p *httpWorkers) Poll(ctx context.Context, who ops.Who, name string, q ops.HTTPPoll) (ops.HTTPWork, error) {
+	g, err := p.worker(ctx, who, name)
 	if err != nil {
-		return ops.PullWork{}, err
+		return ops.HTTPWork{}, err
 	}
 	batch, list, err := g.remote.Poll(ctx, q.Want, q.Got, q.Wait)
 	if err != nil {
-		return ops.PullWork{}, err
+		return ops.HTTPWork{}, err
 	}
-	work := ops.PullWork{PullAnswer: g.answer(), Batch: batch, Runs: make([]ops.PullRun, len(list))}
+	work := ops.HTTPWork{HTTPAnswer: g.answer(), Batch: batch, Runs: make([]ops.HTTPRun, len(list))}
 	for i, one := range list {
-		work.Runs[i] = ops.PullRun(one)
+		work.Runs[i] = ops.HTTPRun(one)
 	}
 	return work, nil
 }
 
 // Heartbeat implements ops.Pull.
-func (p *pull) Heartbeat(ctx context.Context, who ops.Who, name string, drain bool) (ops.PullAnswer, error) {
-	g, err := p.guest(ctx, who, name)
+func (p *httpWorkers) Heartbeat(ctx context.Context, who ops.Who, name string, drain bool) (ops.HTTPAnswer, error) {
+	g, err := p.worker(ctx, who, name)
 	if err != nil {
-		return ops.PullAnswer{}, err
+		return ops.HTTPAnswer{}, err
 	}
 	if drain {
 		g.remote.Drain()
@@ -328,8 +328,8 @@ func (p *pull) Heartbeat(ctx context.Context, who ops.Who, name string, drain bo
 }
 
 // Finish implements ops.Pull.
-func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f kernel.Finish) (*kernel.Run, error) {
-	g, err := p.guest(ctx, who, name)
+func (p *httpWorkers) Finish(ctx context.Context, who ops.Who, name string, f kernel.Finish) (*kernel.Run, error) {
+	g, err := p.worker(ctx, who, name)
 	if err != nil {
 		return nil, err
 	}
@@ -337,8 +337,8 @@ func (p *pull) Finish(ctx context.Context, who ops.Who, name string, f kernel.Fi
 }
 
 // Progress implements ops.Pull.
-func (p *pull) Progress(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, how bus.Progress) error {
-	g, err := p.guest(ctx, who, name)
+func (p *httpWorkers) Progress(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, how bus.Progress) error {
+	g, err := p.worker(ctx, who, name)
 	if err != nil {
 		return err
 	}
@@ -346,8 +346,8 @@ func (p *pull) Progress(ctx context.Context, who ops.Who, name string, run jobs.
 }
 
 // Checkpoint implements ops.Pull.
-func (p *pull) Checkpoint(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, data []byte) error {
-	g, err := p.guest(ctx, who, name)
+func (p *httpWorkers) Checkpoint(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, data []byte) error {
+	g, err := p.worker(ctx, who, name)
 	if err != nil {
 		return err
 	}
@@ -355,8 +355,8 @@ func (p *pull) Checkpoint(ctx context.Context, who ops.Who, name string, run job
 }
 
 // Log implements ops.Pull.
-func (p *pull) Log(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, l ops.PullLog) error {
-	g, err := p.guest(ctx, who, name)
+func (p *httpWorkers) Log(ctx context.Context, who ops.Who, name string, run jobs.ID, attempt uint32, l ops.HTTPLog) error {
+	g, err := p.worker(ctx, who, name)
 	if err != nil {
 		return err
 	}
@@ -371,8 +371,8 @@ func (p *pull) Log(ctx context.Context, who ops.Who, name string, run jobs.ID, a
 }
 
 // Leave implements ops.Pull. An unknown worker has left already.
-func (p *pull) Leave(ctx context.Context, who ops.Who, name string) error {
-	g, err := p.guest(ctx, who, name)
+func (p *httpWorkers) Leave(ctx context.Context, who ops.Who, name string) error {
+	g, err := p.worker(ctx, who, name)
 	if errors.Is(err, jobs.NotFound) {
 		return nil
 	}

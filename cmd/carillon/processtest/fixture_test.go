@@ -27,9 +27,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 )
 
-// house is a scheduler with workers and a client, each a process of its own but for the client. It keeps its
+// fixture is a scheduler with workers and a client, each a process of its own but for the client. It keeps its
 // addresses and its data when its processes go and come.
-type house struct {
+type fixture struct {
 	t        *testing.T
 	nats     string // address of the bus
 	http     string // of the page and the API
@@ -45,10 +45,10 @@ type house struct {
 	paused []judge.Op
 }
 
-// newHouse makes a house, with the server running. If outside names a bus, the server has none of its own.
-func newHouse(t *testing.T, outside string) *house {
+// newFixture makes a cluster, with the server running. If outside names a bus, the server has none of its own.
+func newFixture(t *testing.T, outside string) *fixture {
 	t.Helper()
-	h := &house{t: t, nats: outside, http: freeport.Address(t), data: filepath.Join(t.TempDir(), "data"), journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}
+	h := &fixture{t: t, nats: outside, http: freeport.Address(t), data: filepath.Join(t.TempDir(), "data"), journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}
 	h.args = []string{"server", "--data", h.data, "--http", h.http}
 	if outside != "" {
 		h.args = append(h.args, "--nats", "nats://"+outside)
@@ -62,7 +62,7 @@ func newHouse(t *testing.T, outside string) *house {
 }
 
 // serve starts the server, and returns how long it took to be ready.
-func (h *house) serve() time.Duration {
+func (h *fixture) serve() time.Duration {
 	h.t.Helper()
 	path, err := carillonProgram()
 	if err != nil {
@@ -73,7 +73,7 @@ func (h *house) serve() time.Duration {
 	return time.Since(h.server.began)
 }
 
-func (h *house) ready(p *process) {
+func (h *fixture) ready(p *process) {
 	h.t.Helper()
 	await(h.t, p.name+" is ready", func() bool {
 		if p.over() {
@@ -85,7 +85,7 @@ func (h *house) ready(p *process) {
 }
 
 // dial connects the client, and a reader of the store.
-func (h *house) dial() {
+func (h *fixture) dial() {
 	h.t.Helper()
 	var err error
 	if h.client, err = carillon.Dial("nats://" + h.nats); err != nil {
@@ -101,7 +101,7 @@ func (h *house) dial() {
 }
 
 // hire starts a worker, and waits until the leader knows it.
-func (h *house) hire(k workerSpec) *process {
+func (h *fixture) hire(k workerSpec) *process {
 	h.t.Helper()
 	p := h.send(k)
 	h.known(p)
@@ -109,7 +109,7 @@ func (h *house) hire(k workerSpec) *process {
 }
 
 // send starts a worker.
-func (h *house) send(k workerSpec) *process {
+func (h *fixture) send(k workerSpec) *process {
 	h.t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -123,7 +123,7 @@ func (h *house) send(k workerSpec) *process {
 	return start(h.t, "worker "+k.Name, self, []string{workerVariable + "=" + string(raw)})
 }
 
-func (h *house) known(p *process) {
+func (h *fixture) known(p *process) {
 	h.t.Helper()
 	await(h.t, p.name+" is known", func() bool {
 		if p.over() {
@@ -142,7 +142,7 @@ func (h *house) known(p *process) {
 type list[T any] struct{ Items []T }
 
 // ask makes a request.
-func (h *house) ask(method, path, body string) (status int, answer []byte, err error) {
+func (h *fixture) ask(method, path, body string) (status int, answer []byte, err error) {
 	r, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+h.http+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -161,7 +161,7 @@ func (h *house) ask(method, path, body string) (status int, answer []byte, err e
 }
 
 // do is ask, and it must go well.
-func (h *house) do(method, path, body string) []byte {
+func (h *fixture) do(method, path, body string) []byte {
 	h.t.Helper()
 	status, answer, err := h.ask(method, path, body)
 	if err != nil || status >= 300 {
@@ -170,7 +170,7 @@ func (h *house) do(method, path, body string) []byte {
 	return answer
 }
 
-func get[T any](h *house, path string) T {
+func get[T any](h *fixture, path string) T {
 	h.t.Helper()
 	return decode[T](h.t, h.do(http.MethodGet, path, ""))
 }
@@ -184,13 +184,13 @@ func decode[T any](t *testing.T, raw []byte) (out T) {
 }
 
 // run is a run as the API shows it.
-func (h *house) run(id fmt.Stringer) api.Run {
+func (h *fixture) run(id fmt.Stringer) api.Run {
 	h.t.Helper()
 	return get[api.Run](h, "/api/v1/runs/"+id.String())
 }
 
 // enqueue asks for one run; it must go well.
-func (h *house) enqueue(job jobs.Trigger[task], a task, how ...jobs.EnqueueOption) jobs.Receipt {
+func (h *fixture) enqueue(job jobs.Trigger[task], a task, how ...jobs.EnqueueOption) jobs.Receipt {
 	h.t.Helper()
 	r, err := job.Enqueue(h.t.Context(), h.client, a, how...)
 	if err != nil {
@@ -200,7 +200,7 @@ func (h *house) enqueue(job jobs.Trigger[task], a task, how ...jobs.EnqueueOptio
 }
 
 // lines are the journals so far.
-func (h *house) lines() []line {
+func (h *fixture) lines() []line {
 	h.t.Helper()
 	lines, err := readJournals(h.journals)
 	if err != nil {
@@ -210,7 +210,7 @@ func (h *house) lines() []line {
 }
 
 // wrote waits for a line of a run's attempt.
-func (h *house) wrote(what string, run jobs.ID, attempt uint32) (found line) {
+func (h *fixture) wrote(what string, run jobs.ID, attempt uint32) (found line) {
 	h.t.Helper()
 	await(h.t, fmt.Sprintf("attempt %d of run %s has %s", attempt, run, what), func() bool {
 		for _, l := range h.lines() {
@@ -225,7 +225,7 @@ func (h *house) wrote(what string, run jobs.ID, attempt uint32) (found line) {
 }
 
 // quiet waits until no run lives.
-func (h *house) quiet() {
+func (h *fixture) quiet() {
 	h.t.Helper()
 	var runs map[string]int
 	defer func() {
@@ -245,7 +245,7 @@ func (h *house) quiet() {
 }
 
 // pause stops recurring jobs.
-func (h *house) pause(keys ...jobs.Key) {
+func (h *fixture) pause(keys ...jobs.Key) {
 	h.t.Helper()
 	for _, k := range keys {
 		o := judge.Op{What: judge.Pause, Key: string(k), Invoked: moment(time.Now()), Outcome: judge.OK}
@@ -256,7 +256,7 @@ func (h *house) pause(keys ...jobs.Key) {
 }
 
 // history returns the evidence of the store and the handlers. Callers add their requests.
-func (h *house) history(recurring ...jobs.Key) *history {
+func (h *fixture) history(recurring ...jobs.Key) *history {
 	h.t.Helper()
 	y := &history{began: h.began, read: time.Now(), gone: h.frozen, paused: h.paused}
 	for q := (metastore.RunQuery{Limit: metastore.MaxPage}); ; {

@@ -9,8 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Cleaning is the state of retention in this process.
-type Cleaning struct {
+// Purging is the state of retention in this process.
+type Purging struct {
 	Looked time.Time     // when the last pass succeeded; zero = none has here
 	Took   time.Duration // duration of that pass
 	Bytes  int64         // approximate size of the runs after it
@@ -21,24 +21,24 @@ type Cleaning struct {
 	Counts time.Duration // how long hourly counts are kept
 }
 
-// Cleaning returns the state of retention.
-func (o *Ops) Cleaning() Cleaning {
+// Purging returns the state of retention.
+func (o *Ops) Cleaning() Purging {
 	if o.cleaning == nil {
-		return Cleaning{}
+		return Purging{}
 	}
 	return o.cleaning()
 }
 
-// Clean is a request to purge finished runs.
-type Clean struct {
+// Purge is a request to purge finished runs.
+type Purge struct {
 	Key    jobs.Key  // "" = of all jobs
 	Before time.Time // purge runs that finished before; zero = now
 	Keep   int       // number of the job's newest runs to keep; 0 = none
 	Dry    bool      // only report what would be purged
 }
 
-// Cleaned is the result of a purge.
-type Cleaned struct {
+// Purged is the result of a purge.
+type Purged struct {
 	Before time.Time // runs that finished before this are purged
 	Runs   int       // number of these, as far as they were counted
 	More   bool      // they were not all counted
@@ -46,30 +46,30 @@ type Cleaned struct {
 
 // The most runs that are counted for a result, and that can be kept by number.
 const (
-	mostCleaned = 10_000
-	mostKept    = 10_000
+	mostPurged = 10_000
+	mostKept   = 10_000
 )
 
-// Clean purges finished runs. The store records the request; the runs, their logs and results are deleted a moment
+// Purge purges finished runs. The store records the request; the runs, their logs and results are deleted a moment
 // later. Hourly counts stay.
-func (o *Ops) Clean(ctx context.Context, who Who, want Clean) (Cleaned, error) {
+func (o *Ops) Purge(ctx context.Context, who Who, want Purge) (Purged, error) {
 	if want.Keep < 0 || want.Keep > mostKept {
-		return Cleaned{}, kernel.Invalid("invalid keep %d: want 0 to %d", want.Keep, mostKept)
+		return Purged{}, kernel.Invalid("invalid keep %d: want 0 to %d", want.Keep, mostKept)
 	}
 	if want.Keep > 0 && want.Key == "" {
-		return Cleaned{}, kernel.Invalid("keep needs a job: set job")
+		return Purged{}, kernel.Invalid("keep needs a job: set job")
 	}
 	now := o.Now()
-	done := Cleaned{Before: kernel.Instant(want.Before)}
+	done := Purged{Before: kernel.Instant(want.Before)}
 	if want.Before.IsZero() || done.Before.After(now) {
 		done.Before = now
 	}
-	k := kernel.Clean{Key: want.Key, Before: done.Before}
+	k := kernel.Purge{Key: want.Key, Before: done.Before}
 	if err := k.Check(); err != nil {
-		return Cleaned{}, err
+		return Purged{}, err
 	}
 	if err := o.reach(ctx, who, want.Keep, &done, k.Key); err != nil {
-		return Cleaned{}, err
+		return Purged{}, err
 	}
 	if want.Dry {
 		return done, nil
@@ -80,7 +80,7 @@ func (o *Ops) Clean(ctx context.Context, who Who, want Clean) (Cleaned, error) {
 }
 
 // reach counts the runs to purge, last ended first, and moves Before to where the runs to keep begin.
-func (o *Ops) reach(ctx context.Context, who Who, keep int, done *Cleaned, key jobs.Key) error {
+func (o *Ops) reach(ctx context.Context, who Who, keep int, done *Purged, key jobs.Key) error {
 	stay := 0
 	q := metastore.RunQuery{Job: key, To: done.Before, Limit: metastore.MaxPage}
 	for {
@@ -104,7 +104,7 @@ func (o *Ops) reach(ctx context.Context, who Who, keep int, done *Cleaned, key j
 		if page.Next == "" {
 			return nil
 		}
-		if done.Runs >= mostCleaned {
+		if done.Runs >= mostPurged {
 			done.More = true
 			return nil
 		}

@@ -6,7 +6,7 @@ import (
 )
 
 const (
-	// atOnce is how many connections of one machine may wait at the door at the same time, for authentication or for
+	// atOnce is how many connections of one machine may wait at the same time, for authentication or for
 	// the end of their delay.
 	atOnce = 64
 	// longest is the longest delay for a wrong token. The first is a tenth of a second, and each further one from the
@@ -21,25 +21,25 @@ const (
 	maxMachines = 10_000
 )
 
-// knocks slows connections with wrong tokens: guessing is hopeless anyway, but connections and log lines cost
+// logins slows connections with wrong tokens: guessing is hopeless anyway, but connections and log lines cost
 // something. A right token is accepted at any time, with any number of wrong ones from the same address, as long as
-// they do not fill the doorway.
-type knocks struct {
+// not more than atOnce wait.
+type logins struct {
 	mu sync.Mutex
 	by map[string]*machine
 }
 
 type machine struct {
-	here   int // at the door
+	here   int // authenticating now
 	wrong  int
 	last   time.Time // of a wrong token
 	logged time.Time
 }
 
-func newKnocks() knocks { return knocks{by: map[string]*machine{}} }
+func newLogins() logins { return logins{by: map[string]*machine{}} }
 
-// come counts a connection at the door; false refuses it. Each one that was not refused must call leave.
-func (k *knocks) come(from string) bool {
+// begin counts a connection that authenticates; false refuses it. Each one that was not refused must call end.
+func (k *logins) begin(from string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.by[from]
@@ -57,14 +57,14 @@ func (k *knocks) come(from string) bool {
 	return true
 }
 
-func (k *knocks) leave(from string) {
+func (k *logins) end(from string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.by[from].here--
 }
 
-// wrong returns the delay for one more wrong token.
-func (k *knocks) wrong(from string) time.Duration {
+// failed returns the delay for one more wrong token.
+func (k *logins) failed(from string) time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.by[from]
@@ -74,7 +74,7 @@ func (k *knocks) wrong(from string) time.Duration {
 }
 
 // logs reports whether to log a refusal.
-func (k *knocks) logs(from string) bool {
+func (k *logins) logs(from string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	m := k.by[from]
@@ -86,14 +86,14 @@ func (k *knocks) logs(from string) bool {
 }
 
 // forget forgets machines that have been quiet.
-func (k *knocks) forget(now time.Time) {
+func (k *logins) forget(now time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.tidy(func(m *machine) bool { return now.Sub(m.last) > forgiven })
 }
 
-// tidy forgets machines without a connection at the door. The lock is held.
-func (k *knocks) tidy(enough func(*machine) bool) {
+// tidy forgets machines without a connection that authenticates. The lock is held.
+func (k *logins) tidy(enough func(*machine) bool) {
 	for from, m := range k.by {
 		if m.here == 0 && enough(m) {
 			delete(k.by, from)

@@ -25,9 +25,9 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// house is a Carillon whose parts can be struck, and all that its witnesses write down. Rows are in one store that all
+// fixture is a Carillon whose parts can be struck, and all that its witnesses write down. Rows are in one store that all
 // nodes share, as with a database, which has a clock of its own that is right.
-type house struct {
+type fixture struct {
 	t     *testing.T
 	ctx   context.Context
 	begin time.Time
@@ -42,9 +42,9 @@ type house struct {
 	hired int
 }
 
-func newHouse(t *testing.T) (h *house, tearDown func()) {
+func newFixture(t *testing.T) (h *fixture, tearDown func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	h = &house{t: t, ctx: ctx, begin: time.Now(), hub: membus.New(), mute: map[int]bool{}}
+	h = &fixture{t: t, ctx: ctx, begin: time.Now(), hub: membus.New(), mute: map[int]bool{}}
 	h.rows = &metastore.Local{Engine: memstore.New(memstore.Config{})}
 	return h, func() {
 		cancel()
@@ -54,14 +54,14 @@ func newHouse(t *testing.T) (h *house, tearDown func()) {
 }
 
 // now is this moment of virtual time.
-func (h *house) now() judge.Moment {
+func (h *fixture) now() judge.Moment {
 	return judge.Moment{Wall: time.Now().UnixNano(), Mono: int64(time.Hour + time.Since(h.begin))}
 }
 
-func (h *house) until(at time.Duration) { time.Sleep(time.Until(h.begin.Add(at))) }
+func (h *fixture) until(at time.Duration) { time.Sleep(time.Until(h.begin.Add(at))) }
 
 // fault records the begin of a fault; the returned function records its end.
-func (h *house) fault(f judge.Fault) (over func()) {
+func (h *fixture) fault(f judge.Fault) (over func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f.Begin = h.now()
@@ -82,7 +82,7 @@ type wire struct {
 	n    atomic.Uint64
 }
 
-func (h *house) wire(role bus.Role, name string) *wire {
+func (h *fixture) wire(role bus.Role, name string) *wire {
 	w := &wire{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: role, Name: name}), cut: make(chan struct{}), heal: make(chan struct{})}
 	return w
 }
@@ -151,7 +151,7 @@ func (w *wire) Serve(ctx context.Context, service string, fn bus.Handler) error 
 func (w *wire) Take(ctx context.Context, queue string, lane bus.Lane, want int) ([]bus.Offer, func(), error) {
 	if w.dead() {
 		_ = silence(ctx)
-		return nil, nil, bus.ErrNobody
+		return nil, nil, bus.ErrNoReceiver
 	}
 	return w.Bus.Take(ctx, queue, lane, want)
 }
@@ -243,7 +243,7 @@ func (n *node) Lead(ctx context.Context, lead func(context.Context, uint64) erro
 	}
 }
 
-func (h *house) node(name string, ahead time.Duration) *node {
+func (h *fixture) node(name string, ahead time.Duration) *node {
 	n := &node{name: name, bus: h.wire(bus.Node, name), turns: make(chan turn, 1)}
 	n.ahead.Store(int64(ahead))
 	conf := controlplane.Config{Node: name, Store: shaky{h.rows, new(atomic.Uint64)}, Bus: n.bus, Elector: n,
@@ -271,7 +271,7 @@ func (h *house) node(name string, ahead time.Duration) *node {
 }
 
 // lead makes a node the leader of the next term. Only the response tells the leader before that it has lost leadership.
-func (h *house) lead(n *node) (depose func()) {
+func (h *fixture) lead(n *node) (depose func()) {
 	h.term++
 	ctx, cancel := context.WithCancel(h.ctx)
 	n.turns <- turn{ctx, h.term}
@@ -285,7 +285,7 @@ type hired struct {
 	bus    *wire
 }
 
-func (h *house) hire(slots int) *hired {
+func (h *fixture) hire(slots int) *hired {
 	h.mu.Lock()
 	h.hired++
 	w := &hired{number: h.hired}
@@ -308,7 +308,7 @@ func (h *house) hire(slots int) *hired {
 }
 
 // kill is kill -9: the worker sends nothing any more.
-func (h *house) kill(w *hired) {
+func (h *fixture) kill(w *hired) {
 	h.fault(judge.Fault{Kind: judge.Kill, Role: judge.Worker, Target: fmt.Sprint("w", w.number), PID: w.number})()
 	h.mu.Lock()
 	h.mute[w.number] = true
@@ -324,7 +324,7 @@ type task struct {
 }
 
 // handle writes down what it does.
-func (h *house) handle(ctx context.Context, number int, a task) error {
+func (h *fixture) handle(ctx context.Context, number int, a task) error {
 	at := jobs.Attempt(ctx)
 	line := judge.Line{What: judge.Start, Key: string(at.Key), Run: at.Run.String(), Due: at.Due.UnixNano(), Attempt: at.Number, Worker: at.Worker, PID: number}
 	h.write(line)
@@ -343,7 +343,7 @@ func (h *house) handle(ctx context.Context, number int, a task) error {
 	return jobs.Result(ctx, judge.Token{Attempt: at.Number, PID: number})
 }
 
-func (h *house) write(l judge.Line) {
+func (h *fixture) write(l judge.Line) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	l.At = h.now()
@@ -380,7 +380,7 @@ var specs = []judge.Spec{
 }
 
 // jobs are the same in a worker's form.
-func (h *house) jobs(number int) (all []jobs.Job) {
+func (h *fixture) jobs(number int) (all []jobs.Job) {
 	for _, s := range specs {
 		o := jobs.Options{Key: jobs.Key(s.Key), Cron: s.Schedule, Misfire: jobs.Misfire(s.Misfire), Overlap: jobs.Overlap(s.Overlap), MaxConcurrency: s.MaxConcurrency, Retries: s.Retries,
 			KeepSucceeded: jobs.None, KeepOthers: jobs.None} // the judge asks for all of them
@@ -401,12 +401,12 @@ func (h *house) jobs(number int) (all []jobs.Job) {
 
 // client asks for runs.
 type client struct {
-	h    *house
+	h    *fixture
 	rows metastore.Store
 	n    int
 }
 
-func (h *house) client() *client {
+func (h *fixture) client() *client {
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "client"}
 	end := h.hub.As(as)
 	h.all.Go(func() { <-h.ctx.Done(); _ = end.Close() })
@@ -453,7 +453,7 @@ func (c *client) ask(key string, a task, in time.Duration) {
 }
 
 // person does what only people do, through the store itself.
-func (h *house) person(o judge.Op, k kernel.Command) {
+func (h *fixture) person(o judge.Op, k kernel.Command) {
 	o.Invoked = h.now()
 	r := h.rows.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]
 	if r.Err != nil {
@@ -466,7 +466,7 @@ func (h *house) person(o judge.Op, k kernel.Command) {
 }
 
 // read returns the content of the store.
-func (h *house) read() {
+func (h *fixture) read() {
 	s := judge.Store{At: h.now()}
 	for q := (metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage}); ; {
 		page, err := h.rows.Runs(h.ctx, q)

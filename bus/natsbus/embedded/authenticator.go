@@ -24,35 +24,35 @@ import (
 type Admit func(ctx context.Context, token string) (as bus.Principal, app string, err error)
 
 const (
-	// lookAgain is the interval of checking every guest's token again. A revoked token's connections end after that
+	// lookAgain is the interval of checking every session's token again. A revoked token's connections end after that
 	// time and the check's: within a second.
 	lookAgain = 400 * time.Millisecond
 	// looksAtOnce is how many tokens are checked again at the same time.
 	looksAtOnce = 16
-	// patience is how long the door waits for an answer, and so for a store that is just starting. See longest, too.
+	// patience is how long it waits for an answer, and so for a store that is just starting. See longest, too.
 	patience = 1500 * time.Millisecond
 	// authTimeout is how long a connection may take to authenticate, and we to check that.
 	authTimeout = 5 * time.Second
 )
 
-// door authenticates connections to a server by their tokens. It is a [server.Authentication].
+// authenticator authenticates connections to a server by their tokens. It is a [server.Authentication].
 //
-// A guest's identity has three sources: the token carries tenant, role and perhaps app; the connection's name carries
-// which of them it is and, for a worker, of which app (see natsbus.Introduced). The guest gets the permissions of
+// A session's identity has three sources: the token carries tenant, role and perhaps app; the connection's name carries
+// which of them it is and, for a worker, of which app (see natsbus.Introduced). The session gets the permissions of
 // exactly that principal, whose app is in the subjects that it may use: so every receiver knows the identity from the
-// subject, and no door has to remember or to be asked.
-type door struct {
+// subject, and no server has to remember or to be asked.
+type authenticator struct {
 	admit  Admit  // nil = no authentication, all permissions
 	secret string // of our own process
 	nats   *atomic.Pointer[server.Server]
 	log    *slog.Logger
-	knocks knocks
+	logins logins
 
 	connections connections
 
-	mu     sync.Mutex
-	guests map[uint64]guest    // by the number of the connection
-	looks  map[string]struct{} // tokens that are being checked again
+	mu       sync.Mutex
+	sessions map[uint64]session  // by the number of the connection
+	looks    map[string]struct{} // tokens that are being checked again
 }
 
 // connections are those of a server, by their numbers.
@@ -68,18 +68,18 @@ func (s of) has(id uint64) bool { return s.Load().GetClient(id) != nil }
 
 func (s of) end(id uint64) { _ = s.Load().DisconnectClientByID(id) } // it may have gone by itself
 
-type guest struct {
+type session struct {
 	as    bus.Principal
 	token string
 	from  string
 }
 
-func newDoor(admit Admit, log *slog.Logger, nats *atomic.Pointer[server.Server]) *door {
+func newAuthenticator(admit Admit, log *slog.Logger, nats *atomic.Pointer[server.Server]) *authenticator {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &door{admit: admit, secret: rand.Text(), log: log, knocks: newKnocks(), nats: nats, connections: of{nats},
-		guests: map[uint64]guest{}, looks: map[string]struct{}{}}
+	return &authenticator{admit: admit, secret: rand.Text(), log: log, logins: newLogins(), nats: nats, connections: of{nats},
+		sessions: map[uint64]session{}, looks: map[string]struct{}{}}
 }
 
 // steward is the user by which our own process sends to the servers themselves (see Server.Remove).
@@ -87,12 +87,12 @@ const steward = "steward"
 
 // ours reports whether a connection is our own process's. Only the steward is registered under a user's name: a server
 // that reloads its options (see closeInvalid) closes the connections of users that these do not list.
-func (d *door) ours(from, secret string) bool {
+func (d *authenticator) ours(from, secret string) bool {
 	return from == "" && subtle.ConstantTimeCompare([]byte(secret), []byte(d.secret)) == 1
 }
 
-// Check accepts a guest, or not. The server calls it in the connection's own goroutine.
-func (d *door) Check(c server.ClientAuthentication) bool {
+// Check accepts a session, or not. The server calls it in the connection's own goroutine.
+func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	from := addressOf(c.RemoteAddress())
 	switch {
@@ -104,23 +104,23 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 	case d.ours(from, o.Token):
 		c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
 		return true
-	case d.inside(c.GetID()):
+	case d.known(c.GetID()):
 		return true // the server has reloaded its options and asks again; watch checks the token
 	}
-	if !d.knocks.come(from) {
+	if !d.logins.begin(from) {
 		return false
 	}
-	defer d.knocks.leave(from)
+	defer d.logins.end(from)
 	g, err := d.ask(c.GetID(), from, o)
 	if err != nil {
-		if d.knocks.logs(from) {
+		if d.logins.logs(from) {
 			d.log.Warn("bus connection refused", "address", from, "name", cut(o.Name), "err", err)
 		}
 		if !errors.Is(err, jobs.Forbidden) {
 			d.connections.end(c.GetID()) // without an error: its token may be right
 			return false
 		}
-		time.Sleep(d.knocks.wrong(from)) // delays no other: the connection has this goroutine to itself
+		time.Sleep(d.logins.failed(from)) // delays no other: the connection has this goroutine to itself
 		return false
 	}
 	var apps []string
@@ -132,65 +132,65 @@ func (d *door) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// inside reports whether a connection was authenticated before.
-func (d *door) inside(id uint64) bool {
+// known reports whether a connection was authenticated before.
+func (d *authenticator) known(id uint64) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, is := d.guests[id]
+	_, is := d.sessions[id]
 	return is
 }
 
 // ask authenticates a connection, and records it.
-func (d *door) ask(id uint64, from string, o *server.ClientOpts) (guest, error) {
+func (d *authenticator) ask(id uint64, from string, o *server.ClientOpts) (session, error) {
 	token := o.Token
 	if token == "" {
 		token = o.Password
 	}
 	if token == "" {
-		return guest{}, kernel.Refuse(jobs.Forbidden, "no token is given")
+		return session{}, kernel.Refuse(jobs.Forbidden, "no token is given")
 	}
-	as, app, err := d.believe(token)
+	as, app, err := d.authenticate(token)
 	if err != nil {
-		return guest{}, err
+		return session{}, err
 	}
 	self, introduced := natsbus.Introduced(o.Name)
 	switch {
 	case introduced && self.Role != as.Role:
-		return guest{}, kernel.Refuse(jobs.Forbidden, "a token for a %s cannot be used by a %.20s", as.Role, self.Role)
+		return session{}, kernel.Refuse(jobs.Forbidden, "a token for a %s cannot be used by a %.20s", as.Role, self.Role)
 	case introduced && self.Tenant != as.Tenant:
-		return guest{}, kernel.Refuse(jobs.Forbidden, "a token of tenant %s cannot be used in tenant %.40s", as.Tenant, self.Tenant)
+		return session{}, kernel.Refuse(jobs.Forbidden, "a token of tenant %s cannot be used in tenant %.40s", as.Tenant, self.Tenant)
 	case introduced:
 		as.Name = self.Name
 	default:
 		as.Name = o.Username // some other program's connection
 	}
 	if as.Role != bus.Worker && as.Role != bus.Client {
-		return guest{}, kernel.Refuse(jobs.Forbidden, "a token of role %s may not use the bus: use a worker's or a client's token", as.Role)
+		return session{}, kernel.Refuse(jobs.Forbidden, "a token of role %s may not use the bus: use a worker's or a client's token", as.Role)
 	}
 	if err := kernel.CheckName("name of the connection", as.Name); err != nil {
-		return guest{}, kernel.Refuse(jobs.Forbidden, "%v", err)
+		return session{}, kernel.Refuse(jobs.Forbidden, "%v", err)
 	}
 	if as.Role == bus.Worker {
 		switch {
 		case app == "":
 			app = self.App
 		case self.App != "" && self.App != app:
-			return guest{}, kernel.Refuse(jobs.Forbidden, "the token is for workers of app %s, and this one is of %s", app, self.App)
+			return session{}, kernel.Refuse(jobs.Forbidden, "the token is for workers of app %s, and this one is of %s", app, self.App)
 		}
 		if app == "" {
-			return guest{}, kernel.Refuse(jobs.Forbidden, "the connection names no app for its worker, and the token is for any app")
+			return session{}, kernel.Refuse(jobs.Forbidden, "the connection names no app for its worker, and the token is for any app")
 		}
 		as.App = app
 	}
-	g := guest{as: as, token: token, from: from}
+	g := session{as: as, token: token, from: from}
 	d.mu.Lock()
-	d.guests[id] = g
+	d.sessions[id] = g
 	d.mu.Unlock()
 	return g, nil
 }
 
-// believe asks which principal a token has. A store that is just starting has a moment to answer.
-func (d *door) believe(token string) (as bus.Principal, app string, err error) {
+// authenticate asks which principal a token has. A store that is just starting has a moment to answer.
+func (d *authenticator) authenticate(token string) (as bus.Principal, app string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -208,16 +208,16 @@ func (d *door) believe(token string) (as bus.Principal, app string, err error) {
 	}
 }
 
-// clear forgets all guests: the server that numbered their connections is gone.
-func (d *door) clear() {
+// clear forgets all sessions: the server that numbered their connections is gone.
+func (d *authenticator) clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	clear(d.guests)
+	clear(d.sessions)
 }
 
-// watch checks every guest's token regularly, until stop is closed, and ends the connections of those that are not
+// watch checks every session's token regularly, until stop is closed, and ends the connections of those that are not
 // valid any more.
-func (d *door) watch(stop <-chan struct{}) {
+func (d *authenticator) watch(stop <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	places := make(chan struct{}, looksAtOnce)
 	var looks sync.WaitGroup
@@ -241,18 +241,18 @@ func (d *door) watch(stop <-chan struct{}) {
 					}
 				})
 			}
-			d.knocks.forget(now)
+			d.logins.forget(now)
 		}
 	}
 }
 
-// due returns the tokens of all guests, but for those whose check still runs: one slow check must not delay the others.
-func (d *door) due() (tokens []string) {
+// due returns the tokens of all sessions, but for those whose check still runs: one slow check must not delay the others.
+func (d *authenticator) due() (tokens []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for id, g := range d.guests {
+	for id, g := range d.sessions {
 		if !d.connections.has(id) {
-			delete(d.guests, id)
+			delete(d.sessions, id)
 			continue
 		}
 		if _, looks := d.looks[g.token]; !looks {
@@ -263,7 +263,7 @@ func (d *door) due() (tokens []string) {
 	return tokens
 }
 
-func (d *door) looked(token string) {
+func (d *authenticator) looked(token string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.looks, token)
@@ -271,18 +271,18 @@ func (d *door) looked(token string) {
 
 // look checks a token, and ends its connections if it is not valid any more. A token that cannot be checked now counts
 // as valid: an outage of the store must not empty the bus.
-func (d *door) look(ctx context.Context, token string) {
+func (d *authenticator) look(ctx context.Context, token string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if _, _, err := d.admit(ctx, token); !errors.Is(err, jobs.Forbidden) {
 		return
 	}
-	out := map[uint64]guest{}
+	out := map[uint64]session{}
 	d.mu.Lock()
-	for id, g := range d.guests {
+	for id, g := range d.sessions {
 		if g.token == token {
 			out[id] = g
-			delete(d.guests, id)
+			delete(d.sessions, id)
 		}
 	}
 	d.mu.Unlock()

@@ -38,7 +38,7 @@ func TestARevokedTokenEndsWithinASecond(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			revoked := map[string]bool{}
-			d := newDoor(func(ctx context.Context, token string) (bus.Principal, string, error) {
+			d := newAuthenticator(func(ctx context.Context, token string) (bus.Principal, string, error) {
 				if token == "hangs" {
 					<-ctx.Done()
 					return bus.Principal{}, "", ctx.Err()
@@ -54,9 +54,9 @@ func TestARevokedTokenEndsWithinASecond(t *testing.T) {
 			connections := &line{ended: map[uint64]time.Time{}}
 			d.connections = connections
 			for i := range uint64(40) {
-				d.guests[i] = guest{token: fmt.Sprint("token ", i/2)} // two of each
+				d.sessions[i] = session{token: fmt.Sprint("token ", i/2)} // two of each
 			}
-			d.guests[100] = guest{token: "hangs"}
+			d.sessions[100] = session{token: "hangs"}
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
@@ -70,7 +70,7 @@ func TestARevokedTokenEndsWithinASecond(t *testing.T) {
 			time.Sleep(5 * time.Second)
 			close(stop)
 			<-stopped
-			for id := range d.guests {
+			for id := range d.sessions {
 				if !connections.ended[id].IsZero() {
 					t.Errorf("connection %d was ended", id)
 				}

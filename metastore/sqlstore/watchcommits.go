@@ -18,12 +18,12 @@ func (s *Store) notify(ctx context.Context, tx *sql.Tx) error {
 	return err
 }
 
-// besidePoll is how often Beside polls without notifications.
+// besidePoll is how often WatchCommits polls without notifications.
 const besidePoll = 500 * time.Millisecond
 
-// Beside calls fn once, and then soon after a process that does not lead has committed: at once on PostgreSQL, within
+// WatchCommits calls fn once, and then soon after a process that does not lead has committed: at once on PostgreSQL, within
 // Config.LookEvery on MariaDB. It returns when ctx ends.
-func (s *Store) Beside(ctx context.Context, fn func()) error {
+func (s *Store) WatchCommits(ctx context.Context, fn func()) error {
 	notified := make(chan struct{}, 1)
 	every := s.cfg.LookEvery
 	if s.dialect == postgres {

@@ -428,7 +428,7 @@ func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 		taken <- err
 	}()
 	r.revoke(ofAny)
-	again(t, func() bool { return errors.Is(leader.Hand(within(t), lane, make([]bus.Offer, 2)), bus.ErrNobody) })
+	again(t, func() bool { return errors.Is(leader.Hand(within(t), lane, make([]bus.Offer, 2)), bus.ErrNoReceiver) })
 	for len(received) > 0 {
 		<-received
 	}
@@ -440,7 +440,7 @@ func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 	if len(list) != 3 {
 		t.Errorf("%d offers are left", len(list))
 	}
-	if err := leader.Hand(within(t), lane, make([]bus.Offer, 2)); !errors.Is(err, bus.ErrNobody) || len(received) > 0 {
+	if err := leader.Hand(within(t), lane, make([]bus.Offer, 2)); !errors.Is(err, bus.ErrNoReceiver) || len(received) > 0 {
 		t.Errorf("it gets offers: %v", err)
 	}
 	cancel()

@@ -17,16 +17,16 @@ import (
 // lease that expires, and leave the window, and all of it is counted.
 func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := newHouse(t)
+		h := newFixture(t)
 		defer h.close()
 		h.stop()
 		changed := make(chan struct{}, 1)
 		var failed []jobs.ID
 		cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock,
-			Bus:    h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
-			Ended:  func(in *kernel.Run) { failed = append(failed, in.ID) },
-			Sweep:  time.Hour, // nothing is found by looking now and then
-			Beside: func(ctx context.Context, fn func()) error { return relay(ctx, changed, fn) },
+			Bus:          h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}),
+			Ended:        func(in *kernel.Run) { failed = append(failed, in.ID) },
+			Sweep:        time.Hour, // nothing is found by looking now and then
+			WatchCommits: func(ctx context.Context, fn func()) error { return relay(ctx, changed, fn) },
 		})
 		if err != nil {
 			t.Fatal(err)

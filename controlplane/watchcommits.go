@@ -25,7 +25,7 @@ func (cp *ControlPlane) followOthers(ctx context.Context) error {
 	defer func() { cancel(); <-end }()
 	go func() {
 		defer close(end)
-		watching <- cp.cfg.Beside(ctx, func() { poke(changed) })
+		watching <- cp.cfg.WatchCommits(ctx, func() { poke(changed) })
 	}()
 	d := cp.duty("follow others")
 	for {
