@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -163,7 +164,7 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 				return err
 			}
 			c.mu.Lock()
-			c.closed[tenant] = schedule.CalendarsOf(g.Calendars, rows)
+			c.closed[tenant] = timetable.Calendars(g.Calendars, rows)
 			c.mu.Unlock()
 		}
 		keys := map[jobs.Tenant][]jobs.Key{}
@@ -240,7 +241,7 @@ func (c *catalog) put(d *kernel.Definition) {
 	if e.def == nil || e.def.Revision != d.Revision || e.def.UID != d.UID || !e.def.Ended.Equal(d.Ended) {
 		// A stored definition was checked when it was written; if it cannot be read all the same, the job does not
 		// fire, and its page shows why.
-		e.schedule, _ = schedule.Of(d)
+		e.schedule, _ = timetable.Schedule(d)
 	}
 	e.def = d
 	c.plan(e)

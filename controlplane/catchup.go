@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -38,9 +38,9 @@ func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Mis
 	if err != nil {
 		return 0, 0, err
 	}
-	closed := schedule.CalendarsOf(g.Calendars, rows)
+	closed := timetable.Calendars(g.Calendars, rows)
 	for ctx.Err() == nil {
-		s, err := schedule.Of(d)
+		s, err := timetable.Schedule(d)
 		if err != nil || s == nil || d.Waits() {
 			return fired, missed, err
 		}

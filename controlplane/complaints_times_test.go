@@ -12,8 +12,8 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -107,7 +107,7 @@ func TestGocron911(t *testing.T) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		s, err := schedule.Of(d)
+		s, err := timetable.Schedule(d)
 		if err != nil {
 			h.t.Fatal(err)
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -49,7 +49,7 @@ func (h *fixture) theory(key jobs.Key, history []written) (fired, edited int) {
 	runs, ranges := h.records(key)
 	inRanges := 0
 	for _, w := range history {
-		s, err := schedule.Of(w.def)
+		s, err := timetable.Schedule(w.def)
 		if err != nil {
 			h.t.Fatal(err)
 		}

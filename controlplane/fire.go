@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/sabotage"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -257,7 +258,7 @@ func settle(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kerne
 		was := d.With(earlier)
 		was.Cursor = f.To
 		calendars, _ := c.Named(was.Policy.Calendars)
-		if s, _ := schedule.Of(was); s != nil {
+		if s, _ := timetable.Schedule(was); s != nil {
 			for due, ok := s.Next(was.Since()); ok && !due.After(earlier.Until); due, ok = s.Next(due) {
 				if looked++; looked > fireLook {
 					return f

@@ -13,8 +13,8 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -134,7 +134,7 @@ func (w *world) calm() {
 	for open := true; open; {
 		open = false
 		for _, c := range w.list {
-			if s, err := schedule.Of(c.held); err == nil && s != nil {
+			if s, err := timetable.Schedule(c.held); err == nil && s != nil {
 				if due, ok := s.Next(time.Now().Add(-time.Second)); ok && time.Until(due) <= c.held.Policy.Early+time.Second {
 					open = true
 				}
@@ -184,7 +184,7 @@ func (w *world) judge(c *citizen) (fired, silent int) {
 	}
 	total := 0
 	for _, h := range append(c.history, written{c.held, c.from, time.Now()}) {
-		s, err := schedule.Of(h.def)
+		s, err := timetable.Schedule(h.def)
 		if err != nil {
 			w.t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -30,11 +31,11 @@ func (h *fixture) dues(key jobs.Key, from time.Time) (list []float64) {
 func (h *fixture) timer(n *atomic.Int64, tm schedule.Timer) {
 	h.t.Helper()
 	h.worker(worker.Config{}, job("tick", jobs.Options{}, n))
-	set, err := tm.Settings(time.Now(), "")
+	spec, err := tm.Spec(time.Now(), "")
 	if err != nil {
 		h.t.Fatalf("%+v: %v", tm, err)
 	}
-	h.must(kernel.Edit{Key: "tick", Set: set})
+	h.must(kernel.Edit{Key: "tick", Set: timetable.Settings(spec)})
 }
 
 // timers are the forms of a timer and when they are due, in seconds after they were written; more follow if the last
@@ -72,7 +73,7 @@ func timers(t *testing.T, name string, tm schedule.Timer, want ...float64) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s, err := schedule.Of(d)
+			s, err := timetable.Schedule(d)
 			if err != nil {
 				t.Fatal(err)
 			}

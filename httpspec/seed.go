@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -75,13 +76,14 @@ func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
 	if d.Timer != nil {
 		timer = *d.Timer
 	}
-	s, err := timer.Settings(now, "")
+	when, err := timer.Spec(now, "")
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
 		return none, kernel.Invalid("timer.%v", at)
 	}
 	if err != nil {
 		return none, err
 	}
+	s := timetable.Settings(when)
 	s.HTTP = new(json.RawMessage(raw))
 	s.Name, s.Description = new(d.JobName), new(d.JobDescription)
 	if tags := d.tags(); len(tags) > 0 {

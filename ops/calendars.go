@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -57,13 +58,13 @@ func (o *Ops) previewCalendar(ctx context.Context, who Who, row *kernel.Calendar
 		return Calendar{}, err
 	}
 	c, now := Calendar{Calendar: row}, o.Now()
-	compiled := schedule.CalendarOf(row)
+	compiled := timetable.Calendar(row)
 	for _, d := range defs {
 		if !slices.Contains(d.Policy.Calendars, row.Name) {
 			continue
 		}
 		c.Jobs = append(c.Jobs, d.Key)
-		s, _ := schedule.Of(d)
+		s, _ := timetable.Schedule(d)
 		if s == nil || d.Waits() {
 			continue
 		}
@@ -122,7 +123,7 @@ const calendarsWithin = 2 * time.Second
 // dueBy returns the schedule of a job with its calendars, or nil if it has none.
 func (o *Ops) dueBy(d *kernel.Definition, g *kernel.Global) (*schedule.Plan, error) {
 	if len(d.Policy.Calendars) == 0 {
-		return schedule.PlanOf(d, nil)
+		return timetable.Plan(d, nil)
 	}
 	o.closed.mu.Lock()
 	defer o.closed.mu.Unlock()
@@ -134,9 +135,9 @@ func (o *Ops) dueBy(d *kernel.Definition, g *kernel.Global) (*schedule.Plan, err
 			if o.closed.known == nil {
 				o.closed.known = map[jobs.Tenant]*schedule.Calendars{}
 			}
-			c = schedule.CalendarsOf(g.Calendars, rows)
+			c = timetable.Calendars(g.Calendars, rows)
 			o.closed.known[d.Tenant] = c
 		}
 	}
-	return schedule.PlanOf(d, c)
+	return timetable.Plan(d, c)
 }

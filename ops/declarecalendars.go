@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
@@ -78,7 +79,7 @@ func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCal
 		s.plans = append(s.plans, p)
 	}
 	if len(s.batch) > 0 {
-		s.all = schedule.CalendarsOf(0, rows)
+		s.all = timetable.Calendars(0, rows)
 	}
 	return s, nil
 }
@@ -100,7 +101,7 @@ func (o *Ops) excluding(d *kernel.Definition, p *Planned, all *schedule.Calendar
 	if all == nil || len(d.Policy.Calendars) == 0 || d.Waits() {
 		return nil
 	}
-	when, err := schedule.PlanOf(d, all)
+	when, err := timetable.Plan(d, all)
 	if err != nil || when == nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
@@ -96,7 +97,7 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *kernel.Definition, 
 	case d.Kind == kernel.Triggered && p.Schedule != "":
 		return kernel.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule", d.Key)
 	}
-	err = schedule.Check(after)
+	err = timetable.Check(after)
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
 		return &ScheduleError{Expr: p.Schedule, At: at}
 	}

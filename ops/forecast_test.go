@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -61,7 +61,7 @@ func TestForecastCountsWhatIsDue(t *testing.T) {
 	}
 	fires := 0
 	for _, j := range list {
-		plan, err := schedule.PlanOf(j.Definition, schedule.CalendarsOf(1, rows))
+		plan, err := timetable.Plan(j.Definition, timetable.Calendars(1, rows))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/ui/chart"
 )
 
@@ -94,7 +94,7 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 
 // fires returns due times in the job's zone.
 func fires(d *kernel.Definition, next []time.Time) []fire {
-	when, err := schedule.Of(d)
+	when, err := timetable.Schedule(d)
 	if err != nil || when == nil {
 		return nil
 	}

@@ -8,8 +8,8 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -96,12 +96,12 @@ func (w *Worker) checkSchedule(d kernel.Declaration) error {
 	def.Policy = def.Resolve(&kernel.Global{})
 	if def.Policy.Schedule == "" {
 		def.Policy.Schedule = "@daily" // nothing to check but the zone, which waits for a schedule from elsewhere
-		if err := schedule.Check(&def); err != nil {
+		if err := timetable.Check(&def); err != nil {
 			return fmt.Errorf("job %s: %w", d.Key, err)
 		}
 		return nil
 	}
-	if err := schedule.Check(&def); err != nil {
+	if err := timetable.Check(&def); err != nil {
 		return fmt.Errorf("job %s: schedule %q: %w", d.Key, def.Policy.Schedule, err)
 	}
 	return nil

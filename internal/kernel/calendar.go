@@ -8,6 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -135,18 +136,9 @@ func wireCalendar(c *coder, k *Calendar) {
 	list(c, &k.Earlier, 3, wireCalendarRules)
 }
 
-// afterEnd is the suffix of a schedule that counts from the end of a run.
-const afterEnd = " after end"
-
-// AfterEnd reports whether a schedule counts from the end of the last run ("@every 5m after end"), and returns it
-// without that suffix.
-func AfterEnd(schedule string) (rest string, is bool) {
-	return strings.CutSuffix(strings.TrimRight(schedule, " \t"), afterEnd)
-}
-
 // FixedDelay reports whether the job is due a delay after the end of its last run.
 func (d *Definition) FixedDelay() bool {
-	_, is := AfterEnd(d.Policy.Schedule)
+	_, is := plain.AfterEnd(d.Policy.Schedule)
 	return is
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -129,7 +130,7 @@ func settingsOf(o jobs.Options) (Settings, error) {
 	case o.Every != 0:
 		s.Schedule = new("@every " + o.Every.String())
 		if o.AfterEnd {
-			*s.Schedule += afterEnd
+			*s.Schedule += plain.AfterEndSuffix
 		}
 	}
 	if o.Args != nil {

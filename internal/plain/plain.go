@@ -1,4 +1,4 @@
-// Package plain has the checks and cuts of texts that packages jobs and internal/kernel share. It is not promised.
+// Package plain has the checks and cuts of texts that jobs, jobs/schedule and internal/kernel share. It is not promised.
 package plain
 
 import (
@@ -56,4 +56,13 @@ func Name(what, s string, most int) error {
 		}
 	}
 	return nil
+}
+
+// AfterEndSuffix is the end of a schedule that counts from the end of the last run.
+const AfterEndSuffix = " after end"
+
+// AfterEnd reports whether a schedule counts from the end of the last run ("@every 5m after end"), and returns it
+// without that suffix.
+func AfterEnd(schedule string) (rest string, is bool) {
+	return strings.CutSuffix(strings.TrimRight(schedule, " \t"), AfterEndSuffix)
 }

@@ -2,11 +2,10 @@ package schedule
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // Calendar is a checked set of times at which jobs are not due. It is immutable and safe for concurrent use.
@@ -66,15 +65,9 @@ func ParseCalendar(name, zone string, rules []string) (*Calendar, error) {
 	return &Calendar{name: name, now: set}, nil
 }
 
-// CalendarOf returns a calendar of the store. Invalid rules exclude nothing; they were checked before they were stored.
-func CalendarOf(row *kernel.Calendar) *Calendar {
-	c := &Calendar{name: row.Name}
-	c.now, _ = readRules(row.Zone, row.Rules)
-	for _, e := range row.Earlier {
-		set, _ := readRules(e.Zone, e.Rules)
-		c.earlier = append(c.earlier, formerly{set, e.Until})
-	}
-	return c
+// WithEarlier returns the calendar with the rules that it had until an edit, which are those of another calendar.
+func (c *Calendar) WithEarlier(until time.Time, earlier *Calendar) *Calendar {
+	return &Calendar{name: c.name, now: c.now, earlier: append(slices.Clone(c.earlier), formerly{earlier.now, until})}
 }
 
 // Name returns the name that jobs use.

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // The examples of calendar rules, and the rules in the table of docs/schedules.md.
@@ -89,24 +87,28 @@ func TestPlanAgainstAWalk(t *testing.T) {
 	rules := []string{"SAT,SUN", "12-25", "22:00-06:00", "MON 00:00-12:00", "2026-03-20..2026-04-10", "easter", "easter+1", "11-01..02-01", "02:00-03:00", "10-25", "00:00-24:00", "FRI-MON 23:00-01:00"}
 	zones := []string{"UTC", "Europe/Berlin", "America/Sao_Paulo", "Australia/Lord_Howe", "Asia/Shanghai"}
 	for range 300 {
-		d := &kernel.Definition{Tenant: "default", Key: "k", Anchor: time.Date(2026, 3, 1+r.IntN(250), r.IntN(24), r.IntN(60), 0, 0, time.UTC)}
-		d.Policy.Schedule = pick("*/10 * * * *", "30 2 * * *", "@hourly", "7m30s", "0 0 * * *", "P1D", "@every 1h after end", "15 */3 * * MON-FRI")
-		d.Policy.Zone = pick(zones...)
-		rows := []*kernel.Calendar{}
+		spec := Spec{Key: "default/k", Anchor: time.Date(2026, 3, 1+r.IntN(250), r.IntN(24), r.IntN(60), 0, 0, time.UTC)}
+		spec.Expr = pick("*/10 * * * *", "30 2 * * *", "@hourly", "7m30s", "0 0 * * *", "P1D", "@every 1h after end", "15 */3 * * MON-FRI")
+		spec.Zone = pick(zones...)
+		var calendars []*Calendar
+		var texts [][]string
 		for _, name := range []string{"a", "b"} {
-			row := &kernel.Calendar{Name: name, Zone: pick(zones...)}
+			zone, text := pick(zones...), []string{}
 			for range 1 + r.IntN(3) {
-				row.Rules = append(row.Rules, pick(rules...))
+				text = append(text, pick(rules...))
 			}
-			rows = append(rows, row)
-			d.Policy.Calendars = append(d.Policy.Calendars, name)
+			c, err := ParseCalendar(name, zone, text)
+			if err != nil {
+				t.Fatal(err)
+			}
+			calendars, texts = append(calendars, c), append(texts, append(text, zone))
 		}
-		p, err := PlanOf(d, CalendarsOf(1, rows))
+		s, err := Parse(spec)
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, _ := Of(d)
-		at := d.Anchor
+		p := NewCalendars(1, calendars...).Plan(s, []string{"a", "b"})
+		at := spec.Anchor
 		for range 20 {
 			want, more := s.Next(at)
 			walked := 0
@@ -121,33 +123,11 @@ func TestPlanAgainstAWalk(t *testing.T) {
 			}
 			got, ok := p.Next(at)
 			if ok != more || ok && !got.Equal(want) {
-				t.Fatalf("%s in %s with %v: after %v comes %v %v, want %v %v", d.Policy.Schedule, d.Policy.Zone, rows, at, got, ok, want, more)
+				t.Fatalf("%s in %s with %v: after %v comes %v %v, want %v %v", spec.Expr, spec.Zone, texts, at, got, ok, want, more)
 			}
 			if at = got; !ok {
 				break
 			}
 		}
-	}
-}
-
-// Jitter is the same for the same job and due time, within its bound, and spread.
-func TestScatter(t *testing.T) {
-	id, due := kernel.DerivedID("job"), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	var buckets [10]int
-	for i := range 10_000 {
-		at := due.Add(time.Duration(i) * time.Minute)
-		d := kernel.Scatter(id, at, 30*time.Second)
-		if d < 0 || d >= 30*time.Second || d != kernel.Scatter(id, at, 30*time.Second) {
-			t.Fatalf("%v", d)
-		}
-		buckets[d/(3*time.Second)]++
-	}
-	for i, n := range buckets {
-		if n < 800 || n > 1200 {
-			t.Errorf("of 10,000 starts, %d lie in the %d. tenth", n, i+1)
-		}
-	}
-	if kernel.Scatter(id, due, 0) != 0 {
-		t.Error("no jitter moves a start")
 	}
 }

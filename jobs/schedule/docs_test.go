@@ -1,16 +1,12 @@
 package schedule
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
 // TestDocs checks the tables of docs/schedules.md and of testdata/examples.md.
@@ -46,9 +42,8 @@ func checkTables(t *testing.T, page string) (rows int) {
 		case table == "example":
 			rows++
 			checkDue(t, Spec{Expr: cells[0], Zone: cells[1], Anchor: at(t, cells[2])}, cells[3])
-		case table == "settings":
+		case table == "settings": // internal/timetable checks them
 			rows++
-			checkSettings(t, cells)
 		case table == "refused":
 			rows++
 			checkRefusal(t, cells)
@@ -97,75 +92,6 @@ func checkDue(t *testing.T, spec Spec, want string) *Schedule {
 		t.Errorf("%q in %s after %v:\n got %s\nwant %s", spec.Expr, spec.Zone, spec.Anchor, got, want)
 	}
 	return s
-}
-
-// checkSettings compares a row "settings | due | its run may start" with what a job of these settings does.
-func checkSettings(t *testing.T, cells []string) {
-	t.Helper()
-	written := at(t, "2026-11-21T00:00:00Z")
-	d := &kernel.Definition{Tenant: "default", Key: "report", Kind: kernel.Recurring, Anchor: written}
-	for _, setting := range strings.Split(cells[0], "; ") {
-		name, value, _ := strings.Cut(setting, ": ")
-		span, _ := time.ParseDuration(value)
-		when, _ := time.Parse(time.RFC3339, value)
-		switch name {
-		case "schedule":
-			d.Policy.Schedule = value
-		case "first":
-			d.Policy.First = when
-		case "start":
-			d.Policy.Start = when
-		case "end":
-			d.Policy.End = when
-		case "ttl":
-			d.Policy.TTL = span
-		case "early":
-			d.Policy.Early = span
-		case "jitter":
-			d.Policy.Jitter = span
-		default:
-			t.Fatalf("the page has a setting %q", name)
-		}
-	}
-	s, err := Of(d)
-	if err != nil {
-		t.Errorf("%s: %v", cells[0], err)
-		return
-	}
-	want := strings.Split(cells[1], "<br>")
-	var got []string
-	least, most := time.Duration(1<<62), -time.Duration(1<<62)
-	for _, due := range walk(s, written, 1000) {
-		if len(got) < len(want) {
-			got = append(got, due.Format(time.TimeOnly))
-		}
-		off := d.Starts(due).Sub(due)
-		least, most = min(least, off), max(most, off)
-	}
-	if len(got) < len(want) {
-		got = append(got, "finished")
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("%s: due at %v, want %v", cells[0], got, want)
-	}
-	var around []string
-	if d.Policy.Early > 0 {
-		around = append(around, "from "+d.Policy.Early.String()+" before")
-	}
-	if latest := d.Policy.Jitter - d.Policy.Early; d.Policy.Jitter > 0 {
-		around = append(around, "up to "+latest.String()+" after")
-		if most >= latest || most < latest-latest/10 {
-			t.Errorf("%s: of a thousand runs the last starts %v after its due time", cells[0], most)
-		}
-	} else if most != -d.Policy.Early {
-		t.Errorf("%s: a run starts %v after its due time", cells[0], most)
-	}
-	if least < -d.Policy.Early || least > -d.Policy.Early+d.Policy.Jitter/10 {
-		t.Errorf("%s: a run starts %v after its due time", cells[0], least)
-	}
-	if says := cmp.Or(strings.Join(around, ", "), "then"); says != cells[2] {
-		t.Errorf("%s: the page says %q, want %q", cells[0], cells[2], says)
-	}
 }
 
 func checkRefusal(t *testing.T, cells []string) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // pace is the common part of all intervals: where counting starts, which counts are due, and where the calendar ends.
@@ -26,7 +26,7 @@ const unlimited = 1 << 40
 
 func paceOf(spec Spec, z *zone, times int64) pace {
 	p := pace{anchor: spec.Anchor, first: 1}
-	_, p.afterEnd = kernel.AfterEnd(spec.Expr)
+	_, p.afterEnd = plain.AfterEnd(spec.Expr)
 	switch {
 	case p.afterEnd && !spec.Ended.IsZero():
 		p.anchor = spec.Ended

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // maxExpression bounds an expression, in bytes as written.
@@ -39,7 +39,7 @@ func parseRule(spec Spec, z *zone) (rule, *Error) {
 	if whole.text == "" {
 		return nil, refuse("expression", 0, "it is empty")
 	}
-	if rest, is := kernel.AfterEnd(whole.text); is {
+	if rest, is := plain.AfterEnd(whole.text); is {
 		whole.text = strings.TrimRight(rest, blank)
 		if !countable(whole.text) {
 			return nil, whole.refuse("only an interval such as 5m or PT5M can count from the end of a run")

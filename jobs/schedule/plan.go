@@ -1,23 +1,18 @@
 package schedule
 
-import (
-	"time"
-
-	"github.com/carillon-scheduler/carillon/internal/kernel"
-)
+import "time"
 
 // Calendars are the calendars of a tenant by name. Nil has none.
 type Calendars struct {
-	// Revision is Global.Calendars as they were read.
-	Revision uint64
+	Revision uint64 // of the calendars as they were read
 	byName   map[string]*Calendar
 }
 
-// CalendarsOf compiles the calendars of the store.
-func CalendarsOf(revision uint64, rows []*kernel.Calendar) *Calendars {
-	c := &Calendars{Revision: revision, byName: make(map[string]*Calendar, len(rows))}
-	for _, row := range rows {
-		c.byName[row.Name] = CalendarOf(row)
+// NewCalendars returns calendars by their names.
+func NewCalendars(revision uint64, list ...*Calendar) *Calendars {
+	c := &Calendars{Revision: revision, byName: make(map[string]*Calendar, len(list))}
+	for _, calendar := range list {
+		c.byName[calendar.name] = calendar
 	}
 	return c
 }
@@ -42,15 +37,11 @@ type Plan struct {
 	Missing []string
 }
 
-// PlanOf returns the plan of a job in the store, or nil if it has no schedule.
-func PlanOf(d *kernel.Definition, c *Calendars) (*Plan, error) {
-	s, err := Of(d)
-	if s == nil || err != nil {
-		return nil, err
-	}
+// Plan returns the plan of a schedule with the calendars of these names.
+func (c *Calendars) Plan(s *Schedule, names []string) *Plan {
 	p := &Plan{Schedule: s}
-	p.calendars, p.Missing = c.Named(d.Policy.Calendars)
-	return p, nil
+	p.calendars, p.Missing = c.Named(names)
+	return p
 }
 
 // Excludes returns which calendar excludes a time, and by which rule.

@@ -3,11 +3,9 @@ package schedule
 import (
 	"strings"
 	"time"
-
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// Timer is a schedule as a first due time and a period. It is another notation for fields of [kernel.Settings].
+// Timer is a schedule as a first due time and a period. It is another notation for fields of a [Spec].
 type Timer struct {
 	// DueTime is a duration from now ("1h", "PT1H", "1d2h0m2s") or a time ("2023-10-01 09:00:01", with or without zeros
 	// and an offset).
@@ -25,35 +23,32 @@ const External = "external"
 // soon is how far in the future "at once" is, so that it is not past when the job is stored.
 const soon = time.Second
 
-// Settings converts the timer, set now, to schedule, first and end of a job in a zone ("" = UTC). If DueTime or Period
-// is missing, the job is due once, about a second after it has been stored. Errors are an *[Error] whose field is
-// dueTime, period or ttl.
-func (t Timer) Settings(now time.Time, zone string) (kernel.Settings, error) {
+// Spec converts the timer, set now, to expression, zone ("" = UTC), first due time and end of a schedule; without a
+// schedule, the expression is "". If DueTime or Period is missing, the schedule is due once, about a second after it has
+// been set. Errors are an *[Error] whose field is dueTime, period or ttl.
+func (t Timer) Spec(now time.Time, zone string) (Spec, error) {
 	z, bad := loadZone(zone)
 	if bad != nil {
-		return kernel.Settings{}, bad
+		return Spec{}, bad
 	}
 	dueTime, period := strings.TrimSpace(t.DueTime), strings.TrimSpace(t.Period)
-	s := kernel.Settings{Schedule: new(period)}
-	if zone != "" {
-		s.Zone = &zone
-	}
+	s := Spec{Expr: period, Zone: zone}
 	if t.TTL != "" {
 		end, _, err := t.moment("ttl", t.TTL, now, z)
 		if err != nil {
 			return s, err
 		}
-		s.End = new(kernel.Instant(end))
+		s.End = end
 	}
 	isCron := len(strings.Fields(period)) >= 5 || strings.HasPrefix(period, "@")
 	switch {
 	case period == External:
-		s.Schedule = new("")
+		s.Expr = ""
 		return s, nil
 	case isCron:
 		return s, readable("period", Spec{Expr: period, Zone: zone, Anchor: now})
 	case dueTime == "" || period == "":
-		s.Schedule = new("R1/PT1S")
+		s.Expr = "R1/PT1S"
 		return s, nil
 	}
 	first, relative, err := t.moment("dueTime", dueTime, now, z)
@@ -64,10 +59,10 @@ func (t Timer) Settings(now time.Time, zone string) (kernel.Settings, error) {
 		first = later(first, now.Add(soon))
 	}
 	if isZero(period) {
-		s.Schedule = new(first.UTC().Format(time.RFC3339Nano))
+		s.Expr = first.UTC().Format(time.RFC3339Nano)
 		return s, nil
 	}
-	s.First = new(kernel.Instant(first))
+	s.Due = first
 	return s, readable("period", Spec{Expr: period, Zone: zone, Anchor: now, Due: first})
 }
 

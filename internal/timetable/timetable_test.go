@@ -1,15 +1,16 @@
-package schedule
+package timetable
 
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// TestOfDefinition shows that each setting of a job that makes up its schedule arrives there.
-func TestOfDefinition(t *testing.T) {
+// TestSchedule shows that each setting of a job that makes up its schedule arrives there.
+func TestSchedule(t *testing.T) {
 	for _, c := range []struct {
 		set    kernel.Settings
 		anchor string
@@ -28,7 +29,7 @@ func TestOfDefinition(t *testing.T) {
 	} {
 		d := &kernel.Definition{Tenant: "default", Key: "report", Kind: kernel.Recurring, Code: c.set, Anchor: at(t, c.anchor)}
 		d.Policy = d.Resolve(&kernel.Global{})
-		s, err := Of(d)
+		s, err := Schedule(d)
 		if err := errors.Join(err, Check(d)); err != nil {
 			t.Errorf("%v: %v", c.set.Given(), err)
 			continue
@@ -38,18 +39,27 @@ func TestOfDefinition(t *testing.T) {
 		}
 	}
 	ended := &kernel.Definition{Anchor: at(t, "2026-03-29T00:00:00Z"), Policy: kernel.Policy{Schedule: "@daily", End: at(t, "2026-03-29T12:00:00Z")}}
-	if s, err := Of(ended); err != nil {
+	if s, err := Schedule(ended); err != nil {
 		t.Error(err)
 	} else if due, ok := s.Next(ended.Anchor); ok {
 		t.Errorf("after its end it is due at %v", due)
 	}
-	if s, err := Of(&kernel.Definition{}); s != nil || err != nil {
+	if s, err := Schedule(&kernel.Definition{}); s != nil || err != nil {
 		t.Errorf("a job without a schedule has %v, %v", s, err)
 	}
 	// The meaning of an unknown value is unknown, so such a job is never due.
 	for _, p := range []kernel.Policy{{Schedule: "@daily", Gap: "x"}, {Schedule: "@daily", Twice: "x"}} {
-		if s, err := Of(&kernel.Definition{Policy: p}); s != nil || err == nil {
+		if s, err := Schedule(&kernel.Definition{Policy: p}); s != nil || err == nil {
 			t.Errorf("%+v is read", p)
 		}
 	}
+}
+
+func at(t testing.TB, text string) time.Time {
+	t.Helper()
+	instant, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return instant.UTC()
 }
