@@ -26,7 +26,8 @@ var floors = []struct {
 	{0, "internal/fastjson", []string{"internal/plain"}},
 	{0, "jobs", []string{"internal/plain", "internal/outcome", "internal/fastjson"}},
 	{0, "internal/kernel", []string{"jobs", "internal/outcome", "internal/plain", "internal/fastjson"}},
-	{0, "jobs/schedule", []string{"jobs", "internal/kernel"}},
+	{0, "jobs/schedule", []string{"jobs", "internal/plain"}},
+	{0, "internal/timetable", []string{"jobs", "jobs/schedule", "internal/kernel"}},
 	{0, "internal/sabotage", nil},
 
 	{1, "metastore", nil},
@@ -179,7 +180,7 @@ func TestFloors(t *testing.T) {
 
 // judges are packages for tests, and programs: they may import anything, and nothing imports them.
 func judges(dir string) bool {
-	for _, name := range []string{"metastore/storetest", "metastore/sqlstore/sqltest", "bus/bustest", "bus/bustest/freeport", "internal/tests", "worker/workertest", "chaos"} {
+	for _, name := range []string{"metastore/storetest", "metastore/sqlstore/sqltest", "bus/bustest", "bus/bustest/freeport", "internal/tests", "internal/bubble", "worker/workertest", "chaos"} {
 		if dir == name {
 			return true
 		}

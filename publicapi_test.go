@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -225,4 +226,25 @@ func packageComment(t *testing.T, dir string) string {
 		}
 	}
 	return ""
+}
+
+// parts are the public names that have types of packages which are not promised: they put a system together from its
+// parts, and their comments say so. None is added: programs use carillon.NewWorker, carillon.Dial and embed.
+var parts = []string{"worker, func New(", "worker, func NewRemote(", "worker, method (*Remote)", "worker, method (Config) Principal()", "worker, type Bus interface", "worker, type Given struct",
+	"client, func New(", "embed, method (*Scheduler) Ops()", "embed, type Config struct, Bus ", "embed, type Config struct, Who ", "embed, type Config struct, HTTPJobs ", "embed, type Config struct, OnFailure ",
+	"embed, type Cluster struct, Identity "}
+
+// What is public needs nothing that is not.
+func TestPublicSignatures(t *testing.T) {
+	raw, err := os.ReadFile("testdata/api.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := regexp.MustCompile(`\b(kernel|bus|metastore|ops|httpjob|webhook|raftstore|controlplane|argschema|outcome|httpspec|natsbus|timetable|bubble)\.[A-Z]`)
+	for line := range strings.Lines(string(raw)) {
+		name := strings.TrimPrefix(line, "pkg ")
+		if foreign.MatchString(name) && !slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(name, p) }) {
+			t.Errorf("%s: its signature has a type that is not promised", strings.TrimSpace(name))
+		}
+	}
 }

@@ -364,7 +364,7 @@ func (s *Scheduler) metrics(cfg Config, rows rows, route func(*http.Request) str
 // need Run. A handler uses carillon.ClientFrom(ctx) instead, whose runs are children of the handler's run.
 func (s *Scheduler) Client() *client.Client { return s.client }
 
-// Ops returns the operations of people: edit, pause, trigger and so on.
+// Ops returns the operations of people: edit, pause, trigger and so on. Package ops is not promised.
 func (s *Scheduler) Ops() *ops.Ops { return s.ops }
 
 // Handler serves the pages, the API and the metrics. Config.Who or Config.Tokens authenticates its requests.

@@ -58,7 +58,7 @@ func TestAllocationsOfAnAttempt(t *testing.T) {
 			t.Fatal("some are still under way")
 		}
 	}) / n
-	if s := w.Stats(); s.Claimed != 21*n || s.Finished[kernel.OutcomeSuccess] != 21*n {
+	if s := w.Stats(); s.Claimed != 21*n || s.Finished["success"] != 21*n {
 		t.Errorf("stats are %+v", s)
 	}
 	t.Logf("%.1f allocations", each)

@@ -206,7 +206,7 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 		wantErr(t, g.cause(0), jobs.ErrTimeout)
 		s.stop(w, bus.Stop{ID: id, Attempt: 1, Timeout: true}) // the leader times it out, too
 		synctest.Wait()
-		if st := w.Stats(); st.Stopped != 0 || st.Finished[kernel.OutcomeTimeout] != 1 {
+		if st := w.Stats(); st.Stopped != 0 || st.Finished["timeout"] != 1 {
 			t.Errorf("stats are %+v, want one timeout and nothing else", st)
 		}
 		if st := w.Stats(); st.Free != 0 || st.Running != 1 || st.Stuck != 0 {

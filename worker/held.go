@@ -49,13 +49,13 @@ type held struct {
 	claimed  uint64
 	stopped  uint64
 	returned uint64
-	finished map[kernel.Outcome]uint64
+	finished map[string]uint64
 }
 
 func newHeld(slots int) *held {
 	return &held{
 		slots: slots, freed: make(chan struct{}, 1),
-		attempts: map[token]*attempt{}, slotOf: map[jobs.ID]*attempt{}, finished: map[kernel.Outcome]uint64{},
+		attempts: map[token]*attempt{}, slotOf: map[jobs.ID]*attempt{}, finished: map[string]uint64{},
 	}
 }
 
@@ -336,7 +336,7 @@ func (h *held) count(o kernel.Outcome) {
 		h.stopped++
 		return
 	}
-	h.finished[o]++
+	h.finished[o.String()]++
 }
 
 func (h *held) stats() Stats {

@@ -360,8 +360,12 @@ func wantErr(t *testing.T, err, want error) {
 
 func wantFinished(t *testing.T, w *worker.Worker, want map[kernel.Outcome]uint64) {
 	t.Helper()
-	if got := w.Stats().Finished; !maps.Equal(got, want) {
-		t.Errorf("finished %v, want %v", got, want)
+	named := map[string]uint64{}
+	for outcome, n := range want {
+		named[outcome.String()] = n
+	}
+	if got := w.Stats().Finished; !maps.Equal(got, named) {
+		t.Errorf("finished %v, want %v", got, named)
 	}
 }
 

@@ -50,7 +50,7 @@ const DefaultApp = "default"
 // Handler runs one attempt. Its arguments are JSON, or nil.
 type Handler func(ctx context.Context, args []byte) error
 
-// Bus is the part of a bus that a worker uses.
+// Bus is the part of a bus that a worker uses. It is not promised.
 type Bus interface {
 	bus.Taker
 	bus.Signals
@@ -86,8 +86,8 @@ type Worker struct {
 	ran     atomic.Bool
 }
 
-// New makes a worker and checks all that can be checked here: names, the jobs' settings, their schedules. Nothing is
-// sent before Run.
+// New makes a worker of a store and a bus, and checks all that can be checked here: names, the jobs' settings, their
+// schedules. Nothing is sent before Run. Packages metastore and bus are not promised: programs call carillon.NewWorker.
 func New(cfg Config, store metastore.Applier, b Bus, js ...jobs.Job) (*Worker, error) {
 	sources := make([]source, len(js))
 	for i, j := range js {
@@ -179,8 +179,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Principal returns the worker's identity on the bus and in the store, with the defaults filled in: its connection must
-// be opened as this.
+// Principal returns the worker's identity on the bus and in the store, with the defaults filled in: the connection given
+// to New must be opened as this.
 func (c Config) Principal() (bus.Principal, error) {
 	c, err := c.complete()
 	return c.principal(), err
@@ -285,10 +285,12 @@ type Stats struct {
 	Free    int // free slots; -1 if there is no limit
 	Stuck   int // handlers that have not returned 10 s after they were stopped
 
-	Claimed  uint64                    // attempts begun
-	Finished map[kernel.Outcome]uint64 // attempts ended, as this worker saw it
-	Stopped  uint64                    // attempts ended elsewhere: cancelled, or taken away
-	Returned uint64                    // offers given back because there was no slot for them
+	Claimed uint64 // attempts begun
+	// Finished counts the attempts that ended, as this worker saw it, by outcome: success, error, fatal (an error without
+	// a retry), timeout, handback (the worker drained), snooze.
+	Finished map[string]uint64
+	Stopped  uint64 // attempts ended elsewhere: cancelled, or taken away
+	Returned uint64 // offers given back because there was no slot for them
 }
 
 // Stats returns what the worker is doing.

@@ -205,6 +205,10 @@ const (
 	OutcomeSnooze   Outcome = 6 // the handler asked to be called again after Delay
 )
 
+func (o Outcome) String() string {
+	return [...]string{"", "success", "error", "fatal", "timeout", "handback", "snooze"}[min(o, 6)]
+}
+
 // Finish ends an attempt.
 type Finish struct {
 	ID      jobs.ID

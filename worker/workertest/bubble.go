@@ -1,182 +1,77 @@
 package workertest
 
 import (
-	"context"
-	"errors"
-	"slices"
-	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
-	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/bubble"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/metastore"
-	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
 // Carillon is a whole system in memory and in virtual time: a control plane, a store, a bus, and the workers that the
-// test starts. Its Client enqueues, waits and cancels.
+// test starts. Its Client enqueues, waits and cancels. Errors of its methods fail the test.
 type Carillon struct {
 	*client.Client
-	Store metastore.Store // what the control plane has committed; writing to it is announced as usual
-
-	t     *testing.T
-	hub   *membus.Hub
-	logs  metastore.Logs
-	begin func() // begins the control plane, once
+	system *bubble.System
 }
 
-// In virtual time no worker dies and no message is lost, so monitoring may be slow. That makes days pass faster.
-const (
-	heartbeatEvery = 30 * time.Second
-	lease          = 5 * heartbeatEvery
-)
+// Missed is a range of due times without runs.
+type Missed struct {
+	First, Last time.Time
+	Count       int
+	Reason      string // such as "paused" or "outage"
+}
 
 // Bubble calls fn in a bubble of virtual time (see testing/synctest), which begins at midnight UTC of 2000-01-01 and
-// passes only while every goroutine waits; a day of it takes a fraction of a second. The control plane begins with the
-// first worker. When fn returns, the workers drain and all of it is torn down; handlers must have returned by then.
+// passes only while every goroutine waits. The control plane begins with the first worker. When fn returns, the workers
+// drain and all of it is torn down; handlers must have returned by then.
 func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		c := &Carillon{t: t, hub: membus.New(), logs: memstore.NewLogs(0)}
-		node := c.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "node"})
-		cp, err := controlplane.New(controlplane.Config{Store: memstore.Open(memstore.Config{}), Bus: node, Logs: c.logs,
-			HeartbeatEvery: heartbeatEvery, Lease: lease, Sweep: heartbeatEvery})
-		if err != nil {
-			t.Fatal(err)
-		}
-		c.Store = cp.Store()
-		caller := c.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Client, Name: "test"})
-		c.Client = client.New(c.Store, caller, client.Config{Actor: "client:test"})
-		// Torn down in the reverse order: workers, which Start adds later, go first.
-		t.Cleanup(func() { _, _ = caller.Close(), node.Close() })
-		t.Cleanup(func() { _ = c.Client.Close() })
-		c.begin = sync.OnceFunc(func() {
-			t.Cleanup(c.spawn(cp.Run))
-			synctest.Wait()
-		})
-		fn(t, c)
-	})
+	bubble.Run(t, func(t *testing.T, s *bubble.System) { fn(t, &Carillon{s.Client, s}) })
 }
 
-// Start starts a worker and waits until it is at work. stop ends it, as a deployment would: it drains.
+// Start starts a worker and waits until it is registered. stop ends it, as a deployment would: it drains.
 func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
-	c.t.Helper()
-	c.begin()
-	if cfg.HeartbeatEvery == 0 && cfg.Lease == 0 {
-		cfg.HeartbeatEvery, cfg.Lease = heartbeatEvery, lease
-	}
-	as, err := cfg.Principal()
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	end := c.hub.As(as)
-	mine := client.New(c.Store, end, client.Config{Tenant: as.Tenant, Actor: as.Actor()})
-	cfg.Middleware = append([]func(worker.Handler) worker.Handler{client.Wrap[worker.Handler](mine)}, cfg.Middleware...)
-	w, err := worker.New(cfg, c.Store, end, js...)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	drain := c.spawn(w.Run)
-	stop = sync.OnceFunc(func() {
-		drain()
-		_ = mine.Close()
-		_ = end.Close()
-	})
-	c.t.Cleanup(stop)
-	synctest.Wait()
-	return stop
+	return c.system.Start(cfg, js...)
 }
 
-// spawn runs fn in the background. stop ends it and waits until it has.
-func (c *Carillon) spawn(fn func(context.Context) error) (stop func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- fn(ctx) }()
-	return sync.OnceFunc(func() {
-		cancel()
-		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
-			c.t.Error(err)
-		}
-	})
-}
-
-// Pass lets time pass, and then waits until everything that is due by then has been begun.
-func (c *Carillon) Pass(d time.Duration) {
-	time.Sleep(d)
-	synctest.Wait()
-}
+// Pass lets time pass, and then waits until everything that is due by then has been started.
+func (c *Carillon) Pass(d time.Duration) { c.system.Pass(d) }
 
 // PassUntil is Pass until a time.
-func (c *Carillon) PassUntil(at time.Time) { c.Pass(time.Until(at)) }
+func (c *Carillon) PassUntil(at time.Time) { c.system.PassUntil(at) }
 
-// Do applies a command as a person would: kernel.Pause, kernel.Edit, kernel.Configure and so on. A refusal fails the
-// test.
-func (c *Carillon) Do(k kernel.Command) kernel.Effect {
-	c.t.Helper()
-	r := c.Store.Apply(c.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:test", Command: k}})[0]
-	if r.Err != nil {
-		c.t.Fatalf("%s: %v", k.Verb(), r.Err)
-	}
-	synctest.Wait()
-	return r.Effect
+// Pause pauses a job, as a user would.
+func (c *Carillon) Pause(key jobs.Key, reason string) {
+	c.system.Do(kernel.Pause{Key: key, Reason: reason})
 }
+
+// Resume resumes a paused job.
+func (c *Carillon) Resume(key jobs.Key) { c.system.Do(kernel.Resume{Key: key}) }
 
 // Runs returns all runs of a job, by due time.
-func (c *Carillon) Runs(key jobs.Key) []*kernel.Run {
-	c.t.Helper()
-	var all []*kernel.Run
-	q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: key, Limit: metastore.MaxPage}
-	for {
-		p, err := c.Store.Runs(c.t.Context(), q)
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		all = append(all, p.Runs...)
-		if p.Next == "" {
-			break
-		}
-		q.Cursor = p.Next
+func (c *Carillon) Runs(key jobs.Key) []jobs.Run {
+	rows := c.system.Runs(key)
+	list := make([]jobs.Run, len(rows))
+	for i, row := range rows {
+		list[i] = row.View()
 	}
-	slices.SortStableFunc(all, func(a, b *kernel.Run) int { return a.Due.Compare(b.Due) })
-	return all
+	return list
 }
 
-// Missed returns the due times of a job that have no run, as ranges, oldest first.
-func (c *Carillon) Missed(key jobs.Key) []*kernel.Missed {
-	c.t.Helper()
-	d, err := c.Store.Definition(c.t.Context(), jobs.DefaultTenant, key)
-	if err != nil {
-		c.t.Fatal(err)
+// Missed returns the due times of a job that have no run, oldest first.
+func (c *Carillon) Missed(key jobs.Key) []Missed {
+	rows := c.system.Missed(key)
+	list := make([]Missed, len(rows))
+	for i, row := range rows {
+		list[i] = Missed{row.From, row.To, int(row.Count), string(row.Reason)}
 	}
-	ranges, err := c.Store.Ledger(c.t.Context(), jobs.DefaultTenant, d.UID, 0)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	slices.Reverse(ranges)
-	return ranges
+	return list
 }
-
-// Logs returns what all handlers have logged.
-func (c *Carillon) Logs() metastore.Logs { return c.logs }
 
 // Log returns what the handlers of a run have logged, a line each: INFO begun customer=c7. Lines of the last quarter of
-// a second may still be on their way.
-func (c *Carillon) Log(run jobs.ID) []string {
-	c.t.Helper()
-	lines, err := c.logs.Read(c.t.Context(), jobs.DefaultTenant, run, metastore.LogPosition{}, 10_000)
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	text := make([]string, len(lines))
-	for i, l := range lines {
-		text[i] = l.Level + " " + l.Text
-	}
-	return text
-}
+// a second may be missing.
+func (c *Carillon) Log(run jobs.ID) []string { return c.system.Log(run) }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -104,14 +103,14 @@ func TestRetriesAndPausesInVirtualTime(t *testing.T) {
 		if log := c.Log(run.ID); len(log) != 1 || log[0] != "WARN card declined customer=c8 try=1" {
 			t.Errorf("logged %q", log)
 		}
-		c.Do(kernel.Pause{Key: "tick", Reason: "holidays"})
+		c.Pause("tick", "holidays")
 		before := len(c.Runs("tick"))
 		c.Pass(10 * time.Hour)
 		if after := len(c.Runs("tick")); after != before {
 			t.Errorf("%d runs during the pause", after-before)
 		}
 		missed := c.Missed("tick")
-		if len(missed) != 1 || missed[0].Count != 10 || missed[0].Reason != kernel.MissedPaused {
+		if len(missed) != 1 || missed[0].Count != 10 || missed[0].Reason != "paused" {
 			t.Errorf("missed %+v", missed)
 		}
 		stop()

@@ -1,4 +1,4 @@
-package workertest_test
+package bubble_test
 
 import (
 	"context"
@@ -10,18 +10,18 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon/internal/bubble"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
-	"github.com/carillon-scheduler/carillon/worker/workertest"
 )
 
 // person is the user in these tests.
 var person = ops.Who{Actor: "person:ann"}
 
-func opsOf(c *workertest.Carillon) *ops.Ops { return ops.New(ops.Config{Store: c.Store}) }
+func opsOf(c *bubble.System) *ops.Ops { return ops.New(ops.Config{Store: c.Store}) }
 
 type note struct {
 	Parent jobs.ParentRun `json:"parent"`
@@ -30,7 +30,7 @@ type note struct {
 // A run that follows another is made with its end, gets its result, and is linked to it; a run that a handler enqueues
 // is its child as well.
 func TestS2_25ParentsAndChildren(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		var mu sync.Mutex
 		var seen []note
 		take := jobs.TriggeredFunc[note](func(_ context.Context, a note) error {
@@ -103,7 +103,7 @@ func TestS2_25ParentsAndChildren(t *testing.T) {
 }
 
 // enqueued is the child of a run that its handler enqueued.
-func enqueued(t *testing.T, c *workertest.Carillon, id jobs.ID) jobs.ID {
+func enqueued(t *testing.T, c *bubble.System, id jobs.ID) jobs.ID {
 	t.Helper()
 	for _, run := range c.Runs("audit") {
 		if run.Parent == id {
@@ -116,7 +116,7 @@ func enqueued(t *testing.T, c *workertest.Carillon, id jobs.ID) jobs.ID {
 
 // The logs of a run's children are read by it.
 func TestS2_10And11LogsOfChildren(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		log := jobs.TriggeredFunc[note](func(ctx context.Context, a note) error {
 			jobs.Log(ctx).Info("after " + string(a.Parent.Job))
 			return nil
@@ -136,7 +136,7 @@ func TestS2_10And11LogsOfChildren(t *testing.T) {
 
 // A family of jobs is deleted together, and the refusal first lists what is alive.
 func TestS2_12DestroyAFamily(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		hold := jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { <-ctx.Done(); return ctx.Err() })
 		c.Start(worker.Config{}, jobs.NewTriggered(hold, jobs.Options{Key: "house"}), jobs.NewTriggered(hold, jobs.Options{Key: "room", Parent: "house"}),
 			jobs.NewTriggered(hold, jobs.Options{Key: "desk", Parent: "room"}), jobs.NewTriggered(hold, jobs.Options{Key: "garden"}))
@@ -169,7 +169,7 @@ func TestS2_12DestroyAFamily(t *testing.T) {
 
 // Jobs that follow each other in a circle get a warning when they are saved, and end after a bounded number of runs.
 func TestCircleIsReportedAndEnds(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		nothing := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil })
 		c.Start(worker.Config{}, jobs.NewTriggered(nothing, jobs.Options{Key: "a", OnSuccess: []string{"b"}}), jobs.NewTriggered(nothing, jobs.Options{Key: "b"}))
 		job, err := opsOf(c).Edit(t.Context(), person, kernel.Edit{Key: "b", Set: kernel.Settings{OnSuccess: new([]string{"a"})}})

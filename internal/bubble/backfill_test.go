@@ -1,4 +1,4 @@
-package workertest_test
+package bubble_test
 
 import (
 	"context"
@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/bubble"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
-	"github.com/carillon-scheduler/carillon/worker/workertest"
 )
 
 // busy is a job that takes a while, and counts.
@@ -73,7 +73,7 @@ func nightly(b *busy, o jobs.Options) jobs.Job {
 
 // A backfill makes the runs of missed due times, so many at once, and the ledger no longer has them as missed.
 func TestBackfillOfWhatWasMissed(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		b := &busy{takes: time.Minute}
 		c.Start(worker.Config{}, nightly(b, jobs.Options{MaxConcurrency: 10}))
 		o := opsOf(c)
@@ -139,7 +139,7 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 
 // Runs wait that the job's own limits allow only one at a time, and none of a backfill is skipped.
 func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		b := &busy{takes: time.Minute}
 		c.Start(worker.Config{}, nightly(b, jobs.Options{StartWithin: time.Second})) // one at a time, overlap skip
 		c.Do(kernel.Pause{Key: "nightly"})
@@ -180,7 +180,7 @@ func TestBackfillKeepsToTheLimitsOfItsJob(t *testing.T) {
 
 // A backfill that is impossible is refused, and nothing is made.
 func TestBackfillsThatAreRefused(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		nothing := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil })
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}), jobs.NewTriggered(nothing, jobs.Options{Key: "triggered"}),
 			jobs.NewRecurring(&busy{}, jobs.Options{Key: "often", Cron: "* * * * * *", Disabled: true}),
@@ -217,7 +217,7 @@ func TestBackfillsThatAreRefused(t *testing.T) {
 
 // A large backfill is several commands, and leaves the rest of a range that goes through all of them.
 func TestLargeBackfill(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		b := &busy{}
 		c.Start(worker.Config{}, jobs.NewRecurring(b, jobs.Options{Key: "second", Cron: "* * * * * *", MaxConcurrency: 100}))
 		c.Do(kernel.Pause{Key: "second"})
@@ -250,7 +250,7 @@ func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
 		ops.MissedReplay: {[]string{"01T02 backfill Succeeded", "01T03 backfill Succeeded", "01T04 backfill Succeeded", "01T05 backfill Succeeded"}, ""},
 	} {
 		t.Run("missed "+string(missed), func(t *testing.T) {
-			workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+			bubble.Run(t, func(t *testing.T, c *bubble.System) {
 				b := &busy{takes: time.Second}
 				c.Start(worker.Config{}, nightly(b, jobs.Options{}))
 				c.Pass(90 * time.Minute)
@@ -282,7 +282,7 @@ func TestResumeSkipsRunsOnceOrReplays(t *testing.T) {
 // An edit does not affect the past: neither it, nor the end of a pause in which it was made, runs the due times of the
 // new schedule, nor those of the old one.
 func TestS0_19EditsNeverFireByThemselves(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
 		o := opsOf(c)
 		c.Pass(90 * time.Minute)
@@ -323,7 +323,7 @@ func (forgetful) Run(context.Context, jobs.Tenant, jobs.ID) (*kernel.Run, error)
 
 // A due time whose run was purged has had one, and is not made up for.
 func TestBackfillLeavesOutWhatRanAndIsForgotten(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		b := &busy{}
 		c.Start(worker.Config{}, nightly(b, jobs.Options{}))
 		c.Pass(3*time.Hour + 10*time.Minute)

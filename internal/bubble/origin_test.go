@@ -1,4 +1,4 @@
-package workertest_test
+package bubble_test
 
 import (
 	"context"
@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/bubble"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
-	"github.com/carillon-scheduler/carillon/worker/workertest"
 )
 
 // call asks the API and reads its answer.
@@ -34,7 +34,7 @@ func call[T any](t *testing.T, a http.Handler, method, path, body string) (answe
 
 // Every run records what triggered it, and runs are found by that.
 func TestS3_10ARunKnowsWhatTriggeredIt(t *testing.T) {
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		nothing := jobs.TriggeredFunc[note](func(context.Context, note) error { return nil })
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{MaxConcurrency: 10}),
 			jobs.NewTriggered(nothing, jobs.Options{Key: "first", OnSuccess: []string{"second"}}), jobs.NewTriggered(nothing, jobs.Options{Key: "second"}))

@@ -1,4 +1,4 @@
-package workertest_test
+package bubble_test
 
 import (
 	"fmt"
@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/bubble"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
-	"github.com/carillon-scheduler/carillon/worker/workertest"
 )
 
 // table reads the rows of a table of docs/retention.md, by its head.
@@ -64,7 +64,7 @@ func moment(t *testing.T, text string) time.Time {
 func TestBackfillsAsTheirPageStates(t *testing.T) {
 	tests.Long(t)
 	rows := table(t, "| from | until before | replay | runs made | left out |")
-	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
 		c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
 		c.Pass(90 * time.Minute)
 		c.Do(kernel.Pause{Key: "nightly"})
@@ -87,7 +87,7 @@ func TestBackfillsAsTheirPageStates(t *testing.T) {
 func TestResumesAsTheirPageStates(t *testing.T) {
 	tests.Long(t)
 	for _, row := range table(t, "| missed | due times that get their runs | those that the ledger still names |") {
-		workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		bubble.Run(t, func(t *testing.T, c *bubble.System) {
 			c.Start(worker.Config{}, nightly(&busy{}, jobs.Options{}))
 			c.Pass(90 * time.Minute)
 			c.Do(kernel.Pause{Key: "nightly"})
