@@ -27,10 +27,10 @@ type Worker struct {
 //	tls://bus.example:4222?token-file=/run/token        a token in a file that only its owner can read
 //	tls://bus.example:4222?ca=/etc/carillon/ca.pem      certificates that the system does not trust
 //
-// NATS servers with users of their own take user and password before the @. Commas separate the URLs of several servers;
-// a parameter of one holds for all. The error is not nil if none of them answers now; a connection that is lost later is
-// restored for as long as it takes. A token is sent over nats:// in the clear unless the server requires TLS; tls://
-// requires it.
+// NATS servers with users of their own take user and password before the @. Commas separate the URLs of several
+// servers; a parameter of one holds for all. The error is not nil if none of them answers now; a connection that is
+// lost later is restored for as long as it takes. A token is sent over nats:// in the clear unless the server requires
+// TLS; tls:// requires it.
 //
 // For credential files and client certificates, make the parts yourself: natsbus.Connect, busstore.New, worker.New.
 func NewWorker(url string, cfg worker.Config, js ...jobs.Job) (*Worker, error) {
@@ -63,8 +63,8 @@ func (w *Worker) Run(ctx context.Context) error {
 // Close closes the connection of a worker that does not run.
 func (w *Worker) Close() error { return w.client.Close() }
 
-// Dial connects to a server and makes a client for the default tenant. The URL is that of NewWorker. The client's name is
-// the URL's user, if it has a password; otherwise it is "client".
+// Dial connects to a server and makes a client for the default tenant. The URL is that of NewWorker. The client's name
+// is the URL's user, if it has a password; otherwise it is "client".
 func Dial(url string) (*client.Client, error) { return DialAs(url, client.Config{}) }
 
 // DialAs is Dial for another tenant or under another name: the Actor "client:shop" is the client "shop".

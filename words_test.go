@@ -14,8 +14,8 @@ import (
 	"unicode"
 )
 
-// banned are words for which the field has a term, or a sentence has an actor: docs/design.md lists the terms. They occur
-// in no identifier of the code, and in no text of pages and documents.
+// banned are words for which the field has a term, or a sentence has an actor: docs/design.md lists the terms. They
+// occur in no identifier of the code, and in no text of pages and documents.
 var banned = []string{"nobody", "somebody", "whoever", "everybody", "told", "wish", "wishes", "beat", "beats", "instance", "instances",
 	"epoch", "epochs", "crew", "reign", "knock", "afar", "hither", "house", "guest"}
 

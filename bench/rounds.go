@@ -37,8 +37,9 @@ type run struct {
 	Load     float64   `json:"load"`
 }
 
-// turn lets a system do some measurements, each in a cluster of its own: what a measurement leaves behind (rows that are
-// done, tables that want a vacuum) would be the next one's burden. What fails is reported and does not stop the run.
+// turn lets a system do some measurements, each in a cluster of its own: what a measurement leaves behind (rows that
+// are done, tables that want a vacuum) would be the next one's burden. What fails is reported and does not stop the
+// run.
 func turn(e entry, some []measure, round, workers int, out func(line)) {
 	for _, m := range some {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)

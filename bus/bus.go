@@ -105,9 +105,9 @@ type Offers interface {
 // Taker is the worker's side of the lanes.
 type Taker interface {
 	// Take waits for offers on a shared lane and returns what is there: at least one list, and as few as hold want
-	// offers. done is called once the offers were claimed or returned: the message is then forgotten. ErrNoReceiver: the
-	// queue, or the app's part of it, is missing: find out which queue it is and take again, at once: Take has paced
-	// itself.
+	// offers. done is called once the offers were claimed or returned: the message is then forgotten. ErrNoReceiver:
+	// the queue, or the app's part of it, is missing: find out which queue it is and take again, at once: Take has
+	// paced itself.
 	Take(ctx context.Context, queue string, lane Lane, want int) (list []Offer, done func(), err error)
 	// Receive calls fn for each list on the worker's personal lane, until ctx ends. It returns once it listens.
 	Receive(ctx context.Context, lane Lane, fn func(list []Offer)) error

@@ -41,8 +41,8 @@ type Client struct {
 
 var _ jobs.Caller = (*Client)(nil)
 
-// New makes a client on a store. Without signals (nil), Wait polls. Packages metastore and bus are not promised: programs
-// call carillon.Dial or Scheduler.Client.
+// New makes a client on a store. Without signals (nil), Wait polls. Packages metastore and bus are not promised:
+// programs call carillon.Dial or Scheduler.Client.
 func New(store metastore.Store, signals bus.Signals, cfg Config) *Client {
 	if cfg.Tenant == "" {
 		cfg.Tenant = jobs.DefaultTenant

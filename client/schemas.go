@@ -30,9 +30,9 @@ type schema struct {
 	until time.Time // it is read again after this
 }
 
-// checkArgs returns why arguments do not fit the schema of their job. A schema that was read before this call is read again
-// before it refuses anything: the job may have changed. While no control plane answers, the last schema is used; without
-// one nothing is checked.
+// checkArgs returns why arguments do not fit the schema of their job. A schema that was read before this call is read
+// again before it refuses anything: the job may have changed. While no control plane answers, the last schema is used;
+// without one nothing is checked.
 func (c *Client) checkArgs(ctx context.Context, key jobs.Key, args []byte) error {
 	if len(args) == 0 {
 		return nil

@@ -18,9 +18,9 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// world is a cluster in which jobs of all policies live for some hours, while people edit them and their calendars, pause
-// and resume them, and leaders follow each other. The fate of each due time follows from what is recorded here, in the
-// plainest way.
+// world is a cluster in which jobs of all policies live for some hours, while people edit them and their calendars,
+// pause and resume them, and leaders follow each other. The fate of each due time follows from what is recorded here,
+// in the plainest way.
 type world struct {
 	*fixture
 	rnd       *rand.Rand

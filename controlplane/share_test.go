@@ -23,8 +23,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// sharedFixture is a cluster in which several processes fire a share of the jobs each. They have the store and its crew in
-// common and nothing else: each has a bus of its own, and learns of the others from the store.
+// sharedFixture is a cluster in which several processes fire a share of the jobs each. They have the store and its crew
+// in common and nothing else: each has a bus of its own, and learns of the others from the store.
 type sharedFixture struct {
 	*fixture
 	members *memstore.Membership

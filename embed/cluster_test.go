@@ -156,7 +156,8 @@ func eventually(t *testing.T, what string, ok func() bool) time.Duration {
 	return time.Since(began)
 }
 
-// fixture is nodes on one database, with a worker. The one that leads is a process of its own, so that it can be killed.
+// fixture is nodes on one database, with a worker. The one that leads is a process of its own, so that it can be
+// killed.
 type fixture struct {
 	leader  *exec.Cmd
 	standby *embed.Scheduler

@@ -18,8 +18,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// httpWorkers serves HTTP workers: each has a bus connection of its own here, under its own name, so that it is authorized as
-// every other worker is.
+// httpWorkers serves HTTP workers: each has a bus connection of its own here, under its own name, so that it is
+// authorized as every other worker is.
 type httpWorkers struct {
 	connect func(context.Context, bus.Principal) (bus.Bus, error)
 	ready   func(context.Context) error // why this process cannot dispatch runs, or nil

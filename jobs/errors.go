@@ -17,8 +17,8 @@ func NoRetry(err error) error {
 	return outcome.Final{Err: err}
 }
 
-// Fail gives a handler's error a code, such as "502" or "card_declined". Retry rules choose by the code, and lists of runs
-// are filtered by it. Fail(code, nil) is nil. It can be wrapped in NoRetry.
+// Fail gives a handler's error a code, such as "502" or "card_declined". Retry rules choose by the code, and lists of
+// runs are filtered by it. Fail(code, nil) is nil. It can be wrapped in NoRetry.
 func Fail(code string, err error) error {
 	if err == nil {
 		return nil

@@ -37,7 +37,8 @@ func (f RecurringFunc) Run(ctx context.Context) error { return f(ctx) }
 // Run calls f.
 func (f TriggeredFunc[A]) Run(ctx context.Context, args A) error { return f(ctx, args) }
 
-// None says "explicitly nothing" where a zero in Options would mean "as the defaults say": no limit, no timeout, no retries.
+// None says "explicitly nothing" where a zero in Options would mean "as the defaults say": no limit, no timeout, no
+// retries.
 const None = -1
 
 // Options are what the code says about a job. Zero fields say nothing: the defaults hold. People may change all
@@ -153,8 +154,8 @@ func (j Job) Err() error { return j.err }
 // Run runs the job once, here, with arguments as JSON.
 func (j Job) Run(ctx context.Context, args []byte) error { return j.run(ctx, args) }
 
-// Init prepares the job in a worker, before the worker registers it: a job with a method Init(context.Context) error has
-// it called once for each start of a worker. One that fails is not served there.
+// Init prepares the job in a worker, before the worker registers it: a job with a method Init(context.Context) error
+// has it called once for each start of a worker. One that fails is not served there.
 func (j Job) Init(ctx context.Context) error {
 	if i, ok := j.value.(interface{ Init(context.Context) error }); ok {
 		return i.Init(ctx)

@@ -34,8 +34,8 @@ const (
 	GapSkip   Gap = "skip"   // not that day
 )
 
-// Twice is when a job fires whose time of day comes twice because clocks go back. It matters to schedules that name hour
-// and minute as numbers.
+// Twice is when a job fires whose time of day comes twice because clocks go back. It matters to schedules that name
+// hour and minute as numbers.
 type Twice string
 
 // When a job fires whose time of day comes twice.

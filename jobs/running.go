@@ -31,8 +31,8 @@ type AttemptInfo struct {
 	Revision uint64
 }
 
-// Part returns which part of a broadcast's work is this run's: the runs of a broadcast to three workers get 0 and 3, 1 and
-// 3, and 2 and 3. Other runs, and callers outside a run, get 0 and 1.
+// Part returns which part of a broadcast's work is this run's: the runs of a broadcast to three workers get 0 and 3, 1
+// and 3, and 2 and 3. Other runs, and callers outside a run, get 0 and 1.
 func Part(ctx context.Context) (index, total int) {
 	a := Attempt(ctx)
 	return a.Index, max(1, a.Total)
@@ -58,15 +58,16 @@ func Log(ctx context.Context) *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.Discard, nil))
 }
 
-// Last reports whether err, if the handler returned it now, would end the run: no attempt follows. It is a forecast: if the
-// worker dies before it reports, another attempt may follow all the same. Handlers that notify others of failures use it.
+// Last reports whether err, if the handler returned it now, would end the run: no attempt follows. It is a forecast: if
+// the worker dies before it reports, another attempt may follow all the same. Handlers that notify others of failures
+// use it.
 func Last(ctx context.Context, err error) bool {
 	r, ok := running(ctx).(interface{ Last(err error) bool })
 	return ok && r.Last(err)
 }
 
-// Progress reports how far a run is: done of total (0 = unknown), and a short text. It is cheap: the worker sends at most one
-// report a second.
+// Progress reports how far a run is: done of total (0 = unknown), and a short text. It is cheap: the worker sends at
+// most one report a second.
 func Progress(ctx context.Context, done, total int64, text string) {
 	if r := running(ctx); r != nil {
 		r.Progress(done, total, text)

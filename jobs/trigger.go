@@ -13,8 +13,9 @@ import (
 //	receipt, err := ChargeJob.Enqueue(ctx, c, ChargeArgs{Customer: "c7"}, jobs.After(time.Hour))
 type Trigger[A any] Key
 
-// Enqueuer sends requests for runs to a control plane: a client of package client is one. The receipts are in the order of
-// the requests. All requests are checked before the first is sent; a later error names the requests that were not stored.
+// Enqueuer sends requests for runs to a control plane: a client of package client is one. The receipts are in the order
+// of the requests. All requests are checked before the first is sent; a later error names the requests that were not
+// stored.
 type Enqueuer interface {
 	Enqueue(ctx context.Context, requests ...Request) ([]Receipt, error)
 }
@@ -74,8 +75,8 @@ func WithTimeout(d time.Duration) EnqueueOption { return func(r *Request) { r.Ti
 // OnWorker selects the worker that runs it, by its configured name, whatever the job's route is.
 func OnWorker(name string) EnqueueOption { return func(r *Request) { r.Worker = name } }
 
-// WithID sets the run's ID, made by [NewID]. A request that is sent again under its ID makes no second run: after an error
-// that leaves the outcome open, pass the ID of the Receipt that was returned with it.
+// WithID sets the run's ID, made by [NewID]. A request that is sent again under its ID makes no second run: after an
+// error that leaves the outcome open, pass the ID of the Receipt that was returned with it.
 func WithID(id ID) EnqueueOption { return func(r *Request) { r.ID = id } }
 
 // Request makes the request for one run, for programs that send several of different jobs at once.
@@ -105,8 +106,9 @@ func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, options ..
 	return receipts[0], nil
 }
 
-// EnqueueAll asks for a run for each of args, in as few commits as possible. It returns what the Enqueuer returns: a client's
-// receipts have the runs' IDs even with an error, and its *client.BulkError names the runs that were not stored.
+// EnqueueAll asks for a run for each of args, in as few commits as possible. It returns what the Enqueuer returns: a
+// client's receipts have the runs' IDs even with an error, and its *client.BulkError names the runs that were not
+// stored.
 func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, options ...EnqueueOption) ([]Receipt, error) {
 	requests := make([]Request, len(args))
 	for i, a := range args {

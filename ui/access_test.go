@@ -18,7 +18,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ui"
 )
 
-// testAccess is an Access with the rules of the real one, but for cookies that say they are secure and a count of tries.
+// testAccess is an Access with the rules of the real one, but for cookies that say they are secure and a count of
+// tries.
 type testAccess struct {
 	ops *ops.Ops
 	err error // instead of asking
@@ -371,8 +372,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// Pages show another tenant nothing of a tenant: a run or job of it looks like one that does not exist, whether its name
-// is in the path or in a form, and nothing of it can be changed.
+// Pages show another tenant nothing of a tenant: a run or job of it looks like one that does not exist, whether its
+// name is in the path or in a form, and nothing of it can be changed.
 func TestTenantsAreApart(t *testing.T) {
 	s, d, _ := guarded(t)
 	_, token, err := d.ops.Grant(t.Context(), ops.Who{Tenant: "other", Actor: "test"}, ops.NewToken{Name: "root", Role: kernel.RoleAdmin})

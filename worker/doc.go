@@ -1,6 +1,6 @@
 // Package worker runs jobs: it registers them in a store, takes offers from a bus, claims them and calls the handlers.
 //
-//	w, err := worker.New(worker.Config{App: "billing", Slots: 32}, store, bus, jobs.NewRecurring(...), jobs.NewTriggered(...))
+//	w, err := worker.New(worker.Config{App: "billing"}, store, bus, jobs.NewRecurring(...), jobs.NewTriggered(...))
 //	err = w.Run(ctx) // until ctx ends; then it drains
 //
 // Most programs get store and bus from a URL, by carillon.NewWorker.

@@ -79,8 +79,8 @@ const (
 	answerTime = 20 * time.Second
 )
 
-// NewRemote makes a Remote, for servers: it is not promised. start distinguishes this start of the HTTP worker from others, in letters and digits: it is part
-// of the worker's name. Nothing is sent before Run.
+// NewRemote makes a Remote, for servers: it is not promised. start distinguishes this start of the HTTP worker from
+// others, in letters and digits: it is part of the worker's name. Nothing is sent before Run.
 func NewRemote(cfg Config, start string, about About, store metastore.Store, b Bus, declarations ...kernel.Declaration) (*Remote, error) {
 	if err := kernel.CheckName("start", start); err != nil {
 		return nil, err

@@ -179,8 +179,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-// Principal returns the worker's identity on the bus and in the store, with the defaults filled in: the connection given
-// to New must be opened as this.
+// Principal returns the worker's identity on the bus and in the store, with the defaults filled in: the connection
+// given to New must be opened as this.
 func (c Config) Principal() (bus.Principal, error) {
 	c, err := c.complete()
 	return c.principal(), err
@@ -286,8 +286,8 @@ type Stats struct {
 	Stuck   int // handlers that have not returned 10 s after they were stopped
 
 	Claimed uint64 // attempts begun
-	// Finished counts the attempts that ended, as this worker saw it, by outcome: success, error, fatal (an error without
-	// a retry), timeout, handback (the worker drained), snooze.
+	// Finished counts the attempts that ended, as this worker saw it, by outcome: success, error, fatal (an error
+	// without a retry), timeout, handback (the worker drained), snooze.
 	Finished map[string]uint64
 	Stopped  uint64 // attempts ended elsewhere: cancelled, or taken away
 	Returned uint64 // offers given back because there was no slot for them

@@ -13,8 +13,8 @@ import (
 )
 
 // Ask sends a request to the server in this process itself, as one of its users: see embedded.Server.Remove.
-// bus.ErrNoReceiver means that no server answers it, and a refusal that nothing was sent; after any other error it may have
-// been received.
+// bus.ErrNoReceiver means that no server answers it, and a refusal that nothing was sent; after any other error it may
+// have been received.
 func Ask(ctx context.Context, of Server, user, password, subject string, request []byte) ([]byte, error) {
 	nc, err := nats.Connect("", nats.InProcessServer(of), nats.UserInfo(user, password), nats.NoReconnect())
 	if err != nil {

@@ -250,8 +250,8 @@ func (j *judge) lapse(a *attempt, r *Run) Moment {
 				stored, at = true, f.Begin.plus(s.Lease)
 			}
 		case f.Role != Worker && f.Begin.Mono <= at.Mono && end+int64(3*s.Lease) >= at.Mono:
-			// Another process was down within the last few leases, so heartbeats may have been lost. The last one that arrived
-			// was sent after the attempt began.
+			// Another process was down within the last few leases, so heartbeats may have been lost. The last one that
+			// arrived was sent after the attempt began.
 			can := max(f.Begin.Mono, began.Mono) + int64(s.Lease-s.Heartbeat)
 			if f.Begin.Mono < began.Mono {
 				can = began.Mono + int64(s.Lease-s.Heartbeat)

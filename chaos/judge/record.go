@@ -216,8 +216,8 @@ type Setup struct {
 	Healed Moment `json:"healed"` // nothing was done to the system after that
 	// Faults that were to be done at least; a Case with fewer is no data.
 	Faults int `json:"faults"`
-	// Lease is how long an attempt is its worker's after the worker's last heartbeat, and Heartbeat how often one comes.
-	// 0 = 15 s and 3 s, as they are.
+	// Lease is how long an attempt is its worker's after the worker's last heartbeat, and Heartbeat how often one
+	// comes. 0 = 15 s and 3 s, as they are.
 	Lease     time.Duration `json:"lease,omitempty"`
 	Heartbeat time.Duration `json:"heartbeat,omitempty"`
 	// Skew is how far clocks of the machine's processes may differ when no fault has set one. 0 = 5 ms.
@@ -235,7 +235,7 @@ type Case struct {
 	Journal []Line
 	History []Op
 	Faults  []Fault
-	// Stores are readings in order of time. The last one was made when all runs were final. What was final in an earlier
-	// one must be the same in it.
+	// Stores are readings in order of time. The last one was made when all runs were final. What was final in an
+	// earlier one must be the same in it.
 	Stores []Store
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// fixture is a Carillon whose parts can be struck, and all that its witnesses write down. Rows are in one store that all
-// nodes share, as with a database, which has a clock of its own that is right.
+// fixture is a Carillon whose parts can be struck, and all that its witnesses write down. Rows are in one store that
+// all nodes share, as with a database, which has a clock of its own that is right.
 type fixture struct {
 	t     *testing.T
 	ctx   context.Context

@@ -91,7 +91,8 @@ func TestSabotage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
-			// One that hangs has not been caught. How long it takes otherwise is the machine's affair, which has others to run.
+			// One that hangs has not been caught. How long it takes otherwise is the machine's affair, which has others
+			// to run.
 			cmd := exec.Command(program, "-test.run=^TestSaboteur$", "-test.timeout=10m")
 			cmd.Env = append(os.Environ(), "CARILLON_SABOTAGE="+strings.Join(off, ","), caseVariable+"="+dir)
 			if out, err := cmd.CombinedOutput(); err != nil {

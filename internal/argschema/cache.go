@@ -24,7 +24,8 @@ func (e *Error) Error() string { return fmt.Sprintf("%.200s: %v", e.Path(), e.Er
 // Unwrap returns why; it is jobs.BadInput.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Cache checks arguments by schemas, and keeps compiled schemas: compiling takes longer than a check. The zero value works.
+// Cache checks arguments by schemas, and keeps compiled schemas: compiling takes longer than a check. The zero value
+// works.
 type Cache struct {
 	mu sync.Mutex
 	by map[string]func([]byte) (string, error)

@@ -1,5 +1,5 @@
-// Package bubble runs a whole Carillon in memory and in virtual time, for tests: worker/workertest shows its users a part
-// of it. It is not promised.
+// Package bubble runs a whole Carillon in memory and in virtual time, for tests: worker/workertest shows its users a
+// part of it. It is not promised.
 package bubble
 
 import (

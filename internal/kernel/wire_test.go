@@ -259,7 +259,8 @@ func TestWireLongerRows(t *testing.T) {
 	}
 }
 
-// later fields that are zero take no bytes, so that an older program reads the row; one that is set keeps those before it.
+// later fields that are zero take no bytes, so that an older program reads the row; one that is set keeps those before
+// it.
 func TestLaterFields(t *testing.T) {
 	type grown struct{ old, second, third, fourth uint64 }
 	fields := func(known int) func(*coder, *grown) {

@@ -45,7 +45,8 @@ func Snoozed(err error) (time.Duration, bool) {
 	return s.For, ok
 }
 
-// Refusal is a code with the sentence that explains it. Its code is a jobs.Code everywhere; package jobs cannot be named here.
+// Refusal is a code with the sentence that explains it. Its code is a jobs.Code everywhere; package jobs cannot be
+// named here.
 type Refusal[C error] struct {
 	Code C
 	Text string

@@ -1,4 +1,5 @@
-// Package plain has the checks and cuts of texts that jobs, jobs/schedule and internal/kernel share. It is not promised.
+// Package plain has the checks and cuts of texts that jobs, jobs/schedule and internal/kernel share. It is not
+// promised.
 package plain
 
 import (

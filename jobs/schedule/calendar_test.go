@@ -80,7 +80,8 @@ func TestCalendarRefusals(t *testing.T) {
 	}
 }
 
-// Random schedules and calendars against a walk over each due time: what Next passes over is excluded, and nothing else.
+// Random schedules and calendars against a walk over each due time: what Next passes over is excluded, and nothing
+// else.
 func TestPlanAgainstAWalk(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }

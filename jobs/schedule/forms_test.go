@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The forms in which people who come from other schedulers write a period, and when it is due: seconds after the time of
-// writing. A repeat and a cron expression with a year are over after the last one.
+// The forms in which people who come from other schedulers write a period, and when it is due: seconds after the time
+// of writing. A repeat and a cron expression with a year are over after the last one.
 func TestFormsOfOthers(t *testing.T) {
 	const minute, hour, day = 60, 60 * 60, 24 * 60 * 60
 	for expr, want := range map[string][]int{

@@ -24,8 +24,8 @@ const External = "external"
 const soon = time.Second
 
 // Spec converts the timer, set now, to expression, zone ("" = UTC), first due time and end of a schedule; without a
-// schedule, the expression is "". If DueTime or Period is missing, the schedule is due once, about a second after it has
-// been set. Errors are an *[Error] whose field is dueTime, period or ttl.
+// schedule, the expression is "". If DueTime or Period is missing, the schedule is due once, about a second after it
+// has been set. Errors are an *[Error] whose field is dueTime, period or ttl.
 func (t Timer) Spec(now time.Time, zone string) (Spec, error) {
 	z, bad := loadZone(zone)
 	if bad != nil {

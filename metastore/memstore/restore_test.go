@@ -25,7 +25,8 @@ func manyJobs(n int) func(func(kernel.Row, error) bool) {
 	}
 }
 
-// A restored node has all its jobs, in their order. Sorting each one in as it came took minutes for a million; bench has the figure.
+// A restored node has all its jobs, in their order. Sorting each one in as it came took minutes for a million; bench
+// has the figure.
 func TestRestoreOfManyJobs(t *testing.T) {
 	n := tests.Size(10_000, 250_000, 250_000)
 	var rows []kernel.Row

@@ -43,7 +43,8 @@ type Config struct {
 	Node string
 	// Connections is the most connections that are open at the same time. Default: 10.
 	Connections int
-	// LookEvery is how often WatchCommits polls where the database does not notify of commits: MariaDB. Default: 500 ms.
+	// LookEvery is how often WatchCommits polls where the database does not notify of commits: MariaDB. Default: 500
+	// ms.
 	LookEvery time.Duration
 	// Logger gets messages for operators; default: none.
 	Logger *slog.Logger

@@ -21,8 +21,8 @@ func (s *Store) notify(ctx context.Context, tx *sql.Tx) error {
 // besidePoll is how often WatchCommits polls without notifications.
 const besidePoll = 500 * time.Millisecond
 
-// WatchCommits calls fn once, and then soon after a process that does not lead has committed: at once on PostgreSQL, within
-// Config.LookEvery on MariaDB. It returns when ctx ends.
+// WatchCommits calls fn once, and then soon after a process that does not lead has committed: at once on PostgreSQL,
+// within Config.LookEvery on MariaDB. It returns when ctx ends.
 func (s *Store) WatchCommits(ctx context.Context, fn func()) error {
 	notified := make(chan struct{}, 1)
 	every := s.cfg.LookEvery

@@ -6,8 +6,8 @@
 // walk_test.go looks at every page; action_test.go presses the buttons; job_test.go counts the clicks of a first visit;
 // picture_test.go makes the pictures in docs.
 //
-// The suite fails on errors on the console, policy violations, requests to other servers, dialogs, content that overflows
-// its window, text of too little contrast, and controls without a name.
+// The suite fails on errors on the console, policy violations, requests to other servers, dialogs, content that
+// overflows its window, text of too little contrast, and controls without a name.
 //
 // Sharp edges: without chromium on the PATH the tests are skipped, but with CI=true they fail.
 package browsertest

@@ -52,8 +52,8 @@ type Progress struct {
 	Text        string
 }
 
-// Run runs a job's handler once, in the test's own goroutine. Arguments are written as JSON and read again, as on their way
-// to a worker; nil means none. A panic of the handler fails the test.
+// Run runs a job's handler once, in the test's own goroutine. Arguments are written as JSON and read again, as on their
+// way to a worker; nil means none. A panic of the handler fails the test.
 func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 	t.Helper()
 	raw := encode(t, "arguments", args)

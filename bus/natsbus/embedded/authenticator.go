@@ -246,7 +246,8 @@ func (d *authenticator) watch(stop <-chan struct{}) {
 	}
 }
 
-// due returns the tokens of all sessions, but for those whose check still runs: one slow check must not delay the others.
+// due returns the tokens of all sessions, but for those whose check still runs: one slow check must not delay the
+// others.
 func (d *authenticator) due() (tokens []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

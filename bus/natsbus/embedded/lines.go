@@ -26,8 +26,8 @@ type lines struct {
 	left   int   // lines that were left out since
 }
 
-// mostLines is how many warnings are logged in a second. Each forbidden request of a session is one, and each invalid one
-// of a stranger: they must not fill the disk.
+// mostLines is how many warnings are logged in a second. Each forbidden request of a session is one, and each invalid
+// one of a stranger: they must not fill the disk.
 const mostLines = 10
 
 func (l *lines) write(level slog.Level, format string, v []any) {

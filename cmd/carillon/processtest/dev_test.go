@@ -38,8 +38,8 @@ func TestDev(t *testing.T) {
 		t.Errorf("it ended with %d and printed %s", second.code(), second.out)
 	}
 
-	// A signal waits for current runs within the grace, and returns them after it. The schedule may have started a report
-	// just now, so two of them must be allowed.
+	// A signal waits for current runs within the grace, and returns them after it. The schedule may have started a
+	// report just now, so two of them must be allowed.
 	h.do(http.MethodPatch, "/api/v1/jobs/demo.report", `{"maxConcurrency":0}`)
 	report := decode[api.Run](t, h.do(http.MethodPost, "/api/v1/jobs/demo.report/trigger", ""))
 	id, err := jobs.ParseID(report.ID)

@@ -19,8 +19,8 @@ import (
 // pullers are the programs of examples/httpworkers, by what runs them.
 var pullers = []struct{ program, script string }{{"python3", "python/worker.py"}, {"node", "node/worker.mjs"}}
 
-// pull starts a worker of examples/httpworkers and waits until it is known. Where its language is missing the test is skipped,
-// but for CI, which has to have it.
+// pull starts a worker of examples/httpworkers and waits until it is known. Where its language is missing the test is
+// skipped, but for CI, which has to have it.
 func (h *fixture) pull(program, script, urls string, slots int) *process {
 	h.t.Helper()
 	path, err := exec.LookPath(program)
@@ -59,8 +59,8 @@ func (h *fixture) reaches(id, state string, attempt uint32) (in api.Run) {
 	return in
 }
 
-// The workers of examples/httpworkers do what docs promise of workers over HTTP: 200 runs, one that is cancelled while it
-// runs, one that fails and is retried, and one whose worker is killed and that another one takes over; and a worker
+// The workers of examples/httpworkers do what docs promise of workers over HTTP: 200 runs, one that is cancelled while
+// it runs, one that fails and is retried, and one whose worker is killed and that another one takes over; and a worker
 // that gets a signal finishes its runs.
 func TestPullExamples(t *testing.T) {
 	tests.Long(t)

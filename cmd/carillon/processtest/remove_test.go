@@ -51,7 +51,8 @@ func TestRemovedNode(t *testing.T) {
 	remove(dead)
 	c.group(2)
 	await(t, "a second removal reports that it is not a member", func() bool {
-		// An answer of the servers that was lost, on a busy machine, makes it look as if it had been one of theirs still.
+		// An answer of the servers that was lost, on a busy machine, makes it look as if it had been one of theirs
+		// still.
 		status, _, err := c.ask(http.MethodDelete, "/api/v1/cluster/nodes/"+dead.name, "")
 		return err == nil && status == http.StatusNotFound
 	})
