@@ -63,7 +63,7 @@ func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []job
 	}
 	ctx, span := trace.Enqueue(ctx, c.config.Tenant, creates)
 	defer func() { span.Close(err) }()
-	batch, err := c.check(ctx, creates, trace.Inject(ctx))
+	batch, err := c.check(ctx, requests, creates, trace.Inject(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -115,8 +115,8 @@ func answered(r metastore.Result) bool {
 	return r.Err == nil || code != jobs.Unknown && code != jobs.Unavailable
 }
 
-// check makes envelopes of all creates, or returns an error.
-func (c *Client) check(ctx context.Context, creates []kernel.Create, traced string) ([]kernel.Envelope, error) {
+// check makes envelopes of all creates, which are those of requests, or returns an error.
+func (c *Client) check(ctx context.Context, requests []jobs.Request, creates []kernel.Create, traced string) ([]kernel.Envelope, error) {
 	if len(creates) > kernel.MaxBulk {
 		return nil, kernel.Invalid("a bulk of %d runs: at most %d are allowed", len(creates), kernel.MaxBulk)
 	}
@@ -135,7 +135,7 @@ func (c *Client) check(ctx context.Context, creates []kernel.Create, traced stri
 			err = kernel.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", create.Key)
 		}
 		if err == nil {
-			err = c.checkArgs(ctx, create.Key, create.Args)
+			err = c.checkArgs(ctx, create.Key, requests[i].ArgsType, create.Args)
 		}
 		if err != nil {
 			if len(creates) > 1 {

@@ -1,8 +1,10 @@
 package client
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
@@ -27,44 +29,61 @@ type schemas struct {
 
 type schema struct {
 	text  []byte
-	until time.Time // it is read again after this
+	own   reflect.Type // a type that text describes: what encoding/json makes of its values fits
+	until time.Time    // it is read again after this
 }
 
 // checkArgs returns why arguments do not fit the schema of their job. A schema that was read before this call is read
 // again before it refuses anything: the job may have changed. While no control plane answers, the last schema is used;
 // without one nothing is checked.
-func (c *Client) checkArgs(ctx context.Context, key jobs.Key, args []byte) error {
+//
+// Arguments encoded from a type with just this schema are not checked: a check takes longer than the rest of enqueueing.
+func (c *Client) checkArgs(ctx context.Context, key jobs.Key, of reflect.Type, args []byte) error {
 	if len(args) == 0 {
 		return nil
 	}
 	c.schemas.mu.Lock()
 	known, ok := c.schemas.of[key]
 	c.schemas.mu.Unlock()
-	if ok && time.Now().Before(known.until) && c.schemas.checks.Check(known.text, args) == nil {
+	if ok && time.Now().Before(known.until) && c.schemas.fits(known, of, args) == nil {
 		return nil
 	}
-	if err := c.schemas.checks.Check(c.readSchema(ctx, key), args); err != nil {
+	if err := c.schemas.fits(c.readSchema(ctx, key, of), of, args); err != nil {
 		return fmt.Errorf("job %s: %w", key, err)
 	}
 	return nil
 }
 
+func (s *schemas) fits(by schema, of reflect.Type, args []byte) error {
+	if of != nil && of == by.own {
+		return nil
+	}
+	return s.checks.Check(by.text, args)
+}
+
 // readSchema reads and keeps the schema of a job; nil if it has none. If it cannot be read now, the last one is kept.
-func (c *Client) readSchema(ctx context.Context, key jobs.Key) []byte {
+func (c *Client) readSchema(ctx context.Context, key jobs.Key, of reflect.Type) schema {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	d, err := c.store.Definition(ctx, c.config.Tenant, key)
 	c.schemas.mu.Lock()
 	defer c.schemas.mu.Unlock()
-	s := schema{c.schemas.of[key].text, time.Now().Add(keepFailure)}
+	s := c.schemas.of[key]
+	s.until = time.Now().Add(keepFailure)
 	if err == nil {
-		s = schema{d.Schema, time.Now().Add(keepSchema)}
+		if !bytes.Equal(s.text, d.Schema) {
+			s.own = nil
+		}
+		s.text, s.until = d.Schema, time.Now().Add(keepSchema)
+		if described, err := argschema.Describe(of); err == nil && described != nil && bytes.Equal(described, d.Schema) {
+			s.own = of
+		}
 	}
 	if c.schemas.of == nil || len(c.schemas.of) >= maxKeys {
 		c.schemas.of = map[jobs.Key]schema{}
 	}
 	c.schemas.of[key] = s
-	return s.text
+	return s
 }
 
 // maxKeys bounds the jobs whose schemas a client keeps.

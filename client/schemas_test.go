@@ -77,3 +77,30 @@ func TestArgumentsAreCheckedByTheSchema(t *testing.T) {
 		}
 	})
 }
+
+// Arguments of the job's own Go type are encoded as its schema wants them, and are not checked; those of another type are,
+// also when both enqueue in turns.
+func TestArgumentsOfTheJobsOwnTypeAreNotChecked(t *testing.T) {
+	type box struct {
+		Name string `json:"name"`
+		Size int    `json:"size,string"` // a text in JSON, which the schema calls an integer: a check would refuse it
+	}
+	d := newFixture(t)
+	c := d.open()
+	text, err := argschema.Describe(reflect.TypeFor[box]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.do(kernel.Register{App: "default", Worker: "w-1", Start: true, Job: kernel.Declaration{Key: "pack", Kind: kernel.Triggered, Schema: text}})
+	for range 3 {
+		if _, err := jobs.Trigger[box]("pack").EnqueueAll(t.Context(), c, []box{{"a", 1}, {"b", 2}}); err != nil {
+			t.Errorf("of the job's type: %v", err)
+		}
+		if _, err := jobs.Trigger[map[string]any]("pack").Enqueue(t.Context(), c, map[string]any{"name": 7}); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("a map that does not fit: %v", err)
+		}
+	}
+	if _, err := c.Enqueue(t.Context(), jobs.Request{Key: "pack", Args: []byte(`{"name":"a"}`)}); !errors.Is(err, jobs.BadInput) {
+		t.Errorf("a request without a type, and without a size: %v", err)
+	}
+}

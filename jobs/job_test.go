@@ -93,7 +93,7 @@ func TestTrigger(t *testing.T) {
 	if err != nil || run.ID != w[0].ID {
 		t.Fatal(run, err)
 	}
-	want := Request{ID: run.ID, Key: "billing.charge", Args: []byte(`{"customer":"c7"}`), Delay: time.Hour, Unique: "c7",
+	want := Request{ID: run.ID, Key: "billing.charge", Args: []byte(`{"customer":"c7"}`), ArgsType: reflect.TypeFor[chargeArgs](), Delay: time.Hour, Unique: "c7",
 		UniqueFor: time.Minute, Priority: new(3), Retries: new(0), Timeout: new(time.Second)}
 	if !reflect.DeepEqual(w[0], want) {
 		t.Errorf("requested %+v", w[0])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"time"
 )
 
@@ -25,6 +26,7 @@ type Request struct {
 	ID          ID // made by NewID; zero = the Enqueuer makes one. A request that is sent again under its ID makes no second run.
 	Key         Key
 	Args        json.RawMessage // a JSON object; nil = the job's default arguments
+	ArgsType    reflect.Type    // what Args were encoded from; nil = unknown. Those of the job's own type need no check.
 	Due         time.Time       // zero = now
 	Delay       time.Duration   // after the time at which the request is stored; used when Due is zero
 	Unique      string          // at most one run of the job that is not final has this key
@@ -85,7 +87,7 @@ func (t Trigger[A]) Request(args A, options ...EnqueueOption) (Request, error) {
 	if err != nil {
 		return Request{}, invalid("arguments of %s cannot be written as JSON: %v", t, err)
 	}
-	r := Request{ID: NewID(time.Now()), Key: Key(t), Args: raw}
+	r := Request{ID: NewID(time.Now()), Key: Key(t), Args: raw, ArgsType: reflect.TypeFor[A]()}
 	for _, o := range options {
 		o(&r)
 	}
