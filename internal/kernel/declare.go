@@ -3,6 +3,9 @@ package kernel
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
+	"slices"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -43,82 +46,36 @@ func (d *Declaration) Check() error {
 	return nil
 }
 
-func given[T comparable](v T) *T {
-	var zero T
-	if v == zero {
-		return nil
-	}
-	return &v
-}
+// noneIsZero are the options whose jobs.None becomes 0.
+var noneIsZero = []string{"MaxConcurrency", "Retries", "RetryDelay", "Timeout", "PauseAfter", "KeepFor", "KeepSucceeded", "KeepOthers"}
 
-// unbounded returns a pointer to a limit, with 0 for None.
-func unbounded[T ~int | ~int64](v T) *T {
-	if v == jobs.None {
-		return new(T)
-	}
-	return given(v)
-}
-
-// settingsOf converts zero fields into unset ones and None into 0.
+// settingsOf converts options into the settings of the same names. Zero options stay unset.
 func settingsOf(o jobs.Options) (Settings, error) {
-	s := Settings{
-		Name: given(o.Name), Description: given(o.Description), Zone: given(o.TimeZone),
-		Gap: given(o.Gap), Twice: given(o.Twice),
-		MaxConcurrency: given(o.MaxConcurrency), Overlap: given(o.Overlap), Retries: given(o.Retries),
-		RetryDelay: unbounded(o.RetryDelay), RetryDelayMax: given(o.RetryDelayMax), Timeout: given(o.Timeout),
-		OnLost: given(o.OnLost), LeaseLost: given(o.LeaseLost), Misfire: given(o.Misfire), Priority: given(o.Priority),
-		StartWithin: given(o.StartWithin), Disabled: given(o.Disabled),
-		Route: given(o.Route), RouteBy: given(o.RouteBy), Pin: given(o.Pin), PinAway: given(o.PinAway), CodeVersion: given(o.CodeVersion), Slots: given(o.Slots),
-		TTL: given(o.TTL), Early: given(o.Early), Jitter: given(o.Jitter),
+	var s Settings
+	from, to := reflect.ValueOf(o), reflect.ValueOf(&s).Elem()
+	for i := range from.NumField() {
+		name, v := from.Type().Field(i).Name, from.Field(i)
+		if name == "TimeZone" {
+			name = "Zone"
+		}
+		if f := to.FieldByName(name); f.IsValid() && f.Type().Elem() == v.Type() && !unset(v) {
+			f.Set(reflect.New(v.Type()))
+			if v.CanInt() && v.Int() == jobs.None && slices.Contains(noneIsZero, name) {
+				continue
+			}
+			f.Elem().Set(v)
+		}
 	}
-	if len(o.Needs) > 0 {
-		s.Needs = &o.Needs
+	for _, t := range []*time.Time{s.Start, s.End, s.First} {
+		if t != nil {
+			*t = Instant(*t)
+		}
 	}
-	s.Rate, s.RetryFactor, s.RetryJitter = given(o.Rate), given(o.RetryFactor), given(o.RetryJitter)
-	s.RetryBudget, s.PauseAfter = given(o.RetryBudget), given(o.PauseAfter)
-	s.Parent = given(o.Parent)
-	if len(o.OnSuccess) > 0 {
-		s.OnSuccess = &o.OnSuccess
-	}
-	if len(o.OnFailure) > 0 {
-		s.OnFailure = &o.OnFailure
-	}
-	s.KeepFor, s.KeepSucceeded, s.KeepOthers = unbounded(o.KeepFor), unbounded(o.KeepSucceeded), unbounded(o.KeepOthers)
 	if o.RetryBudget.Max == jobs.None {
 		s.RetryBudget = new(jobs.Rate)
 	}
-	if o.PauseAfter == jobs.None {
-		*s.PauseAfter = 0
-	}
-	if len(o.RetryRules) > 0 {
+	if s.RetryRules != nil {
 		s.RetryRules = new(explicit(o.RetryRules))
-	}
-	if o.MaxConcurrency == jobs.None {
-		*s.MaxConcurrency = 0
-	}
-	if o.Timeout == jobs.None {
-		*s.Timeout = 0
-	}
-	if o.Retries == jobs.None {
-		*s.Retries = 0
-	}
-	if len(o.Tags) > 0 {
-		s.Tags = &o.Tags
-	}
-	if len(o.Limits) > 0 {
-		s.Limits = &o.Limits
-	}
-	if !o.Start.IsZero() {
-		s.Start = new(Instant(o.Start))
-	}
-	if !o.End.IsZero() {
-		s.End = new(Instant(o.End))
-	}
-	if !o.First.IsZero() {
-		s.First = new(Instant(o.First))
-	}
-	if len(o.Calendars) > 0 {
-		s.Calendars = &o.Calendars
 	}
 	switch {
 	case o.AfterEnd && o.Every == 0:
@@ -141,4 +98,11 @@ func settingsOf(o jobs.Options) (Settings, error) {
 		s.Args = new(json.RawMessage(raw))
 	}
 	return s, nil
+}
+
+func unset(v reflect.Value) bool {
+	if t, ok := v.Interface().(time.Time); ok {
+		return t.IsZero()
+	}
+	return v.IsZero() || v.Kind() == reflect.Slice && v.Len() == 0
 }

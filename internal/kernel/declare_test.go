@@ -20,80 +20,40 @@ func TestZeroOptionsSayNothing(t *testing.T) {
 	}
 }
 
-// Each option arrives in the setting of its name. An option that is added and not carried over fails here.
+// Each option becomes the setting of its name, and each setting but http has an option: the code of an HTTP job is its
+// requests.
 func TestOptionsBecomeSettings(t *testing.T) {
-	o := filled[struct {
-		Name, Description string
-		Tags              []string
-		TimeZone          string
-		Start, End        time.Time
-		Gap               jobs.Gap
-		Twice             jobs.Twice
-		MaxConcurrency    int
-		Limits            []jobs.Limit
-		Overlap           jobs.Overlap
-		Retries           int
-		RetryDelay        time.Duration
-		RetryDelayMax     time.Duration
-		Timeout           time.Duration
-		OnLost            jobs.OnLost
-		LeaseLost         jobs.LeaseLost
-		Misfire           jobs.Misfire
-		Priority          int
-		StartWithin       time.Duration
-		Disabled          bool
-		Route             jobs.Route
-		RouteBy           string
-		Needs             []string
-		Pin               string
-		PinAway           jobs.PinAway
-		CodeVersion       jobs.CodeVersion
-		Slots             int
-		First             time.Time
-		TTL               time.Duration
-		Early             time.Duration
-		Jitter            time.Duration
-		Calendars         []string
-		Rate              jobs.Rate
-		RetryFactor       float64
-		RetryJitter       jobs.Jitter
-		RetryRules        []jobs.RetryRule
-		RetryBudget       jobs.Rate
-		PauseAfter        int
-		OnSuccess         []string
-		OnFailure         []string
-		Parent            string
-		KeepFor           time.Duration
-		KeepSucceeded     int
-		KeepOthers        int
-	}](1)
-	var options jobs.Options
-	from, to := reflect.ValueOf(o), reflect.ValueOf(&options).Elem()
+	const optionsFile, settingsFile = "jobs/job.go", "internal/kernel/definition.go"
+	o := jobs.Options{Cron: "0 0 * * * *", Args: orderArgs{"c7"}}
+	from := reflect.ValueOf(&o).Elem()
+	settings := reflect.TypeFor[Settings]()
+	named := map[string]string{"TimeZone": "Zone"}
 	for f := range from.Type().Fields() {
-		to.FieldByName(f.Name).Set(from.FieldByName(f.Name))
-	}
-	options.Cron, options.Args = "0 0 * * * *", orderArgs{"c7"}
-	for f := range to.Type().Fields() {
-		if v := to.FieldByName(f.Name); v.IsZero() && !slices.Contains([]string{"Key", "Version", "Every", "AfterEnd"}, f.Name) {
-			t.Errorf("option %s is new: carry it over, and add it here", f.Name)
+		if slices.Contains([]string{"Key", "Version", "Cron", "Every", "AfterEnd", "Args"}, f.Name) {
+			continue
 		}
+		if named[f.Name] == "" {
+			named[f.Name] = f.Name
+		}
+		if s, ok := settings.FieldByName(named[f.Name]); !ok || s.Type.Elem() != f.Type {
+			t.Fatalf("option %s has no setting of its name and type: add it to Settings in %s", f.Name, settingsFile)
+		}
+		filler{1}.fill(from.FieldByName(f.Name), f.Name)
 	}
-	s, err := settingsOf(options)
+	s, err := settingsOf(o)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A job with code of its own has no need of requests.
-	want := slices.DeleteFunc(Fields(), func(name string) bool { return name == "http" })
-	if got := s.Given(); !slices.Equal(got, want) {
-		t.Errorf("options say %v of %v", got, want)
-	}
-	for f := range from.Type().Fields() {
-		name := f.Name
-		if name == "TimeZone" {
-			name = "Zone"
+	given := s.Given()
+	for _, name := range Fields() {
+		if name != "http" && !slices.Contains(given, name) {
+			t.Errorf("setting %s has no option: add a field of its name to Options in %s", name, optionsFile)
 		}
-		if got := reflect.ValueOf(s).FieldByName(name).Elem().Interface(); !reflect.DeepEqual(got, from.FieldByName(f.Name).Interface()) {
-			t.Errorf("option %s became %v", f.Name, got)
+	}
+	to := reflect.ValueOf(s)
+	for option, name := range named {
+		if got, want := to.FieldByName(name).Elem().Interface(), from.FieldByName(option).Interface(); !reflect.DeepEqual(got, want) {
+			t.Errorf("option %s %v became %v", option, want, got)
 		}
 	}
 	if *s.Schedule != "0 0 * * * *" || string(*s.Args) != `{"customer":"c7"}` {
@@ -103,7 +63,8 @@ func TestOptionsBecomeSettings(t *testing.T) {
 
 // None is zero, said aloud: it beats the defaults, which a plain zero does not.
 func TestNone(t *testing.T) {
-	s, err := settingsOf(jobs.Options{MaxConcurrency: jobs.None, Timeout: jobs.None, Retries: jobs.None})
+	s, err := settingsOf(jobs.Options{MaxConcurrency: jobs.None, Timeout: jobs.None, Retries: jobs.None, RetryDelay: jobs.None, PauseAfter: jobs.None,
+		KeepFor: jobs.None, KeepSucceeded: jobs.None, KeepOthers: jobs.None, RetryBudget: jobs.Rate{Max: jobs.None}, Priority: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,6 +72,12 @@ func TestNone(t *testing.T) {
 	p := d.Resolve(&Global{RecurringDefaults: Settings{MaxConcurrency: new(5), Timeout: new(time.Minute), Retries: new(3)}})
 	if p.MaxConcurrency != 0 || p.Timeout != 0 || p.Retries != 0 {
 		t.Errorf("None became concurrency %d, timeout %v, retries %d", p.MaxConcurrency, p.Timeout, p.Retries)
+	}
+	if *s.RetryDelay != 0 || *s.PauseAfter != 0 || *s.KeepFor != 0 || *s.KeepSucceeded != 0 || *s.KeepOthers != 0 || *s.RetryBudget != (jobs.Rate{}) {
+		t.Errorf("None became %+v", p)
+	}
+	if *s.Priority != -1 {
+		t.Errorf("priority -1 became %d", *s.Priority)
 	}
 	if err := s.Check(); err != nil {
 		t.Error(err)
