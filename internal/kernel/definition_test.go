@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -78,8 +79,8 @@ func TestSettingsAtTheirLimits(t *testing.T) {
 		{"limit with a bad name", Settings{Limits: limits(jobs.Limit{Name: "a b", Max: 1})}, []string{"limit name"}},
 		{"overlap", Settings{Overlap: new(jobs.Overlap("maybe"))}, []string{"overlap", "maybe", "skip", "queue"}},
 		{"overlap, empty", Settings{Overlap: new(jobs.Overlap(""))}, []string{"overlap"}},
-		{"on lost", Settings{OnLost: new(jobs.OnLost(strings.Repeat("x", 1<<20)))}, []string{"on lost", "retry", "fail"}},
-		{"lease lost", Settings{LeaseLost: new(jobs.LeaseLost("x"))}, []string{"lease lost", "continue", "cancel"}},
+		{"on lost", Settings{OnLost: new(jobs.OnLost(strings.Repeat("x", 1<<20)))}, []string{"onLost", "retry", "fail"}},
+		{"lease lost", Settings{LeaseLost: new(jobs.LeaseLost("x"))}, []string{"leaseLost", "continue", "cancel"}},
 		{"gap", Settings{Gap: new(jobs.Gap("x"))}, []string{"gap", "after", "before", "skip"}},
 		{"twice", Settings{Twice: new(jobs.Twice(""))}, []string{"twice", "first", "second", "both"}},
 		{"misfire", Settings{Misfire: new(jobs.Misfire("x"))}, []string{"misfire", "fire_once", "fire_all", "skip"}},
@@ -89,6 +90,55 @@ func TestSettingsAtTheirLimits(t *testing.T) {
 		{"arguments", Settings{Args: new(json.RawMessage("[]"))}, []string{"object"}},
 	} {
 		refused(t, bad.what, bad.s.Check(), bad.says...)
+	}
+}
+
+// Check refuses an extreme value of each setting.
+func TestEverySettingHasBounds(t *testing.T) {
+	const file = "internal/kernel/settings_check.go"
+	extreme := func(v reflect.Value) {
+		switch v.Interface().(type) {
+		case time.Time:
+			v.Set(reflect.ValueOf(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)))
+			return
+		case json.RawMessage:
+			v.SetBytes([]byte(`[]`))
+			return
+		case jobs.Rate:
+			v.Set(reflect.ValueOf(jobs.Rate{Max: -1, Per: -1}))
+			return
+		}
+		switch v.Kind() {
+		case reflect.Int, reflect.Int64:
+			v.SetInt(1 << 62)
+		case reflect.Float64:
+			v.SetFloat(math.Inf(1))
+		case reflect.String:
+			v.SetString(strings.Repeat("x", 1<<20))
+		case reflect.Slice:
+			v.Set(reflect.MakeSlice(v.Type(), 1<<20, 1<<20))
+		}
+	}
+	for i, name := range Fields() {
+		if slices.Contains([]string{"disabled"}, name) {
+			continue
+		}
+		var s Settings
+		f := reflect.ValueOf(&s).Elem().Field(i)
+		f.Set(reflect.New(f.Type().Elem()))
+		extreme(f.Elem())
+		if s.Check() == nil {
+			t.Errorf("setting %s has no bounds: add them to %s", name, file)
+		}
+		if f.Elem().Kind() == reflect.Int || f.Elem().Kind() == reflect.Int64 {
+			if f.Elem().SetInt(-1 << 62); s.Check() == nil {
+				t.Errorf("setting %s has no lower bound: add it to %s", name, file)
+			}
+		}
+		// A type of its own is a list of values.
+		if t0 := f.Type().Elem(); t0.Kind() == reflect.String && t0.Name() != "string" && Choices(name) == nil {
+			t.Errorf("setting %s has no values: add them to choices in %s", name, file)
+		}
 	}
 }
 

@@ -188,9 +188,6 @@ func wirePlace(c *coder, p *Place) {
 
 // checkPlace validates the settings of routes.
 func (s *Settings) checkPlace() error {
-	if err := oneOf("route", s.Route, Routes()...); err != nil {
-		return err
-	}
 	if s.RouteBy != nil && (len(*s.RouteBy) > 200 || !plain.Is(*s.RouteBy)) {
 		return Invalid("invalid route by %.40q: want a path of arguments such as customer.id, of at most 200 bytes", *s.RouteBy)
 	}
@@ -208,12 +205,6 @@ func (s *Settings) checkPlace() error {
 		if err := CheckName("pin", *s.Pin); err != nil {
 			return err
 		}
-	}
-	if err := oneOf("pin away", s.PinAway, jobs.PinWait, jobs.PinAny); err != nil {
-		return err
-	}
-	if err := oneOf("code version", s.CodeVersion, jobs.CodeAny, jobs.CodeCurrent); err != nil {
-		return err
 	}
 	return within("slots", s.Slots, 0, MaxConcurrencyTop)
 }

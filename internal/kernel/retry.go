@@ -215,9 +215,6 @@ func (s *Settings) checkRetries() error {
 	if f := s.RetryFactor; f != nil && !(*f >= 1 && *f <= MaxRetryFactor) {
 		return Invalid("invalid retry factor %v: want 1 to %d", *f, MaxRetryFactor)
 	}
-	if err := oneOf("retry jitter", s.RetryJitter, jobs.JitterHalf, jobs.JitterFull, jobs.JitterNone); err != nil {
-		return err
-	}
 	if err := within("pause after", s.PauseAfter, 0, 1_000_000); err != nil {
 		return err
 	}

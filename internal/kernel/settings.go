@@ -25,6 +25,20 @@ var fieldNames = func() []string {
 	return names
 }()
 
+// policyFields are the indexes of the settings in Policy.
+var policyFields = func() []int {
+	list := make([]int, settingsType.NumField())
+	for i := range list {
+		f := settingsType.Field(i)
+		p, ok := reflect.TypeFor[Policy]().FieldByName(f.Name)
+		if !ok || p.Type != f.Type.Elem() {
+			panic("add a field to Policy in internal/kernel/definition.go: " + f.Name + " " + f.Type.Elem().String())
+		}
+		list[i] = p.Index[0]
+	}
+	return list
+}()
+
 // Fields returns the names of the settings, as users and JSON spell them.
 func Fields() []string { return slices.Clone(fieldNames) }
 
@@ -33,7 +47,7 @@ func (s *Settings) lay(p *Policy) {
 	from, to := reflect.ValueOf(s).Elem(), reflect.ValueOf(p).Elem()
 	for i := range from.NumField() {
 		if f := from.Field(i); !f.IsNil() {
-			to.FieldByName(settingsType.Field(i).Name).Set(f.Elem())
+			to.Field(policyFields[i]).Set(f.Elem())
 		}
 	}
 }
@@ -105,9 +119,21 @@ func (s *Settings) Value(name string) any {
 // Field returns the effective value of a field, for users.
 func (p *Policy) Field(name string) any {
 	if i := slices.Index(fieldNames, name); i >= 0 {
-		return plainText(reflect.ValueOf(p).Elem().FieldByName(settingsType.Field(i).Name).Interface())
+		return plainText(reflect.ValueOf(p).Elem().Field(policyFields[i]).Interface())
 	}
 	return nil
+}
+
+// At returns the field of a setting; it panics if there is none of that name.
+func (p *Policy) At(name string) reflect.Value {
+	return reflect.ValueOf(p).Elem().Field(policyFields[slices.Index(fieldNames, name)])
+}
+
+// Set sets a setting to a value, which is converted to the type of the setting; it panics if that is not possible.
+func (s *Settings) Set(name string, value any) {
+	f := reflect.ValueOf(s).Elem().Field(slices.Index(fieldNames, name))
+	f.Set(reflect.New(f.Type().Elem()))
+	f.Elem().Set(reflect.ValueOf(value).Convert(f.Type().Elem()))
 }
 
 // plainText returns a value for users: durations as text, and nothing for an unset time or list.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/fastjson"
@@ -41,6 +43,9 @@ const (
 // Check validates the settings, naming the field, the value and what is allowed. jobs/schedule checks the text of the
 // schedule before a command is created.
 func (s *Settings) Check() error {
+	if err := s.checkChoices(); err != nil {
+		return err
+	}
 	if s.Name != nil && len(*s.Name) > MaxNameLen {
 		return Invalid("name has %d bytes, at most %d are allowed", len(*s.Name), MaxNameLen)
 	}
@@ -52,12 +57,6 @@ func (s *Settings) Check() error {
 	}
 	if s.Zone != nil && len(*s.Zone) > MaxZone {
 		return Invalid("time zone has %d bytes, at most %d are allowed", len(*s.Zone), MaxZone)
-	}
-	if err := oneOf("gap", s.Gap, jobs.GapAfter, jobs.GapBefore, jobs.GapSkip); err != nil {
-		return err
-	}
-	if err := oneOf("twice", s.Twice, jobs.TwiceFirst, jobs.TwiceSecond, jobs.TwiceBoth); err != nil {
-		return err
 	}
 	if s.Tags != nil {
 		if len(*s.Tags) > MaxTags {
@@ -86,9 +85,6 @@ func (s *Settings) Check() error {
 		if err := checkLimits("limit", *s.Limits); err != nil {
 			return err
 		}
-	}
-	if err := oneOf("overlap", s.Overlap, jobs.OverlapSkip, jobs.OverlapQueue, jobs.OverlapQueueOne, jobs.OverlapReplace); err != nil {
-		return err
 	}
 	if err := s.checkRetries(); err != nil {
 		return err
@@ -120,15 +116,6 @@ func (s *Settings) Check() error {
 			}
 		}
 	}
-	if err := oneOf("on lost", s.OnLost, jobs.LostRetry, jobs.LostFail); err != nil {
-		return err
-	}
-	if err := oneOf("lease lost", s.LeaseLost, jobs.LeaseContinue, jobs.LeaseCancel); err != nil {
-		return err
-	}
-	if err := oneOf("misfire", s.Misfire, jobs.MisfireOnce, jobs.MisfireAll, jobs.MisfireSkip); err != nil {
-		return err
-	}
 	if err := s.checkFamily(); err != nil {
 		return err
 	}
@@ -150,6 +137,43 @@ func (s *Settings) Check() error {
 	}
 	if s.Start != nil && s.End != nil && !s.Start.IsZero() && !s.End.IsZero() && s.Start.After(*s.End) {
 		return Invalid("start %s is after end %s", s.Start.Format(time.RFC3339), s.End.Format(time.RFC3339))
+	}
+	return nil
+}
+
+// choices are the values of the settings that have a few, in the order of the documents.
+var choices = map[string][]string{
+	"gap":         texts(jobs.GapAfter, jobs.GapBefore, jobs.GapSkip),
+	"twice":       texts(jobs.TwiceFirst, jobs.TwiceSecond, jobs.TwiceBoth),
+	"overlap":     texts(jobs.OverlapSkip, jobs.OverlapQueue, jobs.OverlapQueueOne, jobs.OverlapReplace),
+	"onLost":      texts(jobs.LostRetry, jobs.LostFail),
+	"leaseLost":   texts(jobs.LeaseContinue, jobs.LeaseCancel),
+	"misfire":     texts(jobs.MisfireOnce, jobs.MisfireAll, jobs.MisfireSkip),
+	"route":       texts(Routes()...),
+	"pinAway":     texts(jobs.PinWait, jobs.PinAny),
+	"codeVersion": texts(jobs.CodeAny, jobs.CodeCurrent),
+	"retryJitter": texts(jobs.JitterHalf, jobs.JitterFull, jobs.JitterNone),
+}
+
+func texts[T ~string](values ...T) []string {
+	list := make([]string, len(values))
+	for i, v := range values {
+		list[i] = string(v)
+	}
+	return list
+}
+
+// Choices returns the values that a setting may have, if there are only a few.
+func Choices(name string) []string { return slices.Clone(choices[name]) }
+
+func (s *Settings) checkChoices() error {
+	v := reflect.ValueOf(s).Elem()
+	for i, name := range fieldNames {
+		if allowed, ok := choices[name]; ok && !v.Field(i).IsNil() {
+			if text := v.Field(i).Elem().String(); !slices.Contains(allowed, text) {
+				return Invalid("invalid %s %.40q: want one of %q", name, text, allowed)
+			}
+		}
 	}
 	return nil
 }

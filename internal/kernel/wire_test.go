@@ -71,7 +71,8 @@ func TestWireCarriesEveryField(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(back, batch) {
 			for i := range back {
 				if !reflect.DeepEqual(back[i], batch[i]) {
-					t.Errorf("%s:\nwrote %+v\nread  %+v", typeName(batch[i].Command), batch[i], back[i])
+					t.Errorf("%s: field %s is lost: add it to internal/kernel/wire.go or wire_rows.go", typeName(batch[i].Command),
+						lostField(reflect.ValueOf(batch[i]), reflect.ValueOf(back[i])))
 				}
 			}
 			t.Fatal(err)
@@ -80,7 +81,7 @@ func TestWireCarriesEveryField(t *testing.T) {
 			b := AppendRow([]byte("before"), row)
 			back, rest, err := DecodeRow(append(b, "after"...)[len("before"):])
 			if err != nil || string(rest) != "after" || !reflect.DeepEqual(back, row) {
-				t.Fatalf("%s: %v\nwrote %+v\nread  %+v", typeName(row), err, row, back)
+				t.Fatalf("%s: field %s is lost: add it to internal/kernel/wire_rows.go (%v)", typeName(row), lostField(reflect.ValueOf(row), reflect.ValueOf(back)), err)
 			}
 		}
 		effect := filled[Effect](seed)
@@ -89,6 +90,23 @@ func TestWireCarriesEveryField(t *testing.T) {
 			t.Fatalf("effect: %v\nwrote %+v\nread  %+v", err, effect, back2)
 		}
 	}
+}
+
+// lostField is the path of the first field in which two values of a type differ.
+func lostField(a, b reflect.Value) string {
+	switch {
+	case !a.IsValid() || !b.IsValid() || a.Type() != b.Type():
+		return ""
+	case a.Kind() == reflect.Pointer || a.Kind() == reflect.Interface:
+		return lostField(a.Elem(), b.Elem())
+	case a.Kind() == reflect.Struct && a.Type() != reflect.TypeFor[time.Time]():
+		for i := range a.NumField() {
+			if x, y := a.Field(i), b.Field(i); x.CanInterface() && !reflect.DeepEqual(x.Interface(), y.Interface()) {
+				return strings.TrimSuffix(a.Type().Field(i).Name+"."+lostField(x, y), ".")
+			}
+		}
+	}
+	return ""
 }
 
 // Rows of nothing but zeros come back as such.
