@@ -2,6 +2,7 @@ package api
 
 import (
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"strings"
 	"time"
@@ -211,68 +212,74 @@ type Policy struct {
 }
 
 // settings converts the policy for a command.
-func (p *Policy) settings() kernel.Settings {
-	s := kernel.Settings{
-		Name: p.Name, Description: p.Description, Tags: p.Tags, Schedule: p.Schedule, Zone: p.Zone,
-		Start: instant(p.Start), End: instant(p.End), Gap: (*jobs.Gap)(p.Gap), Twice: (*jobs.Twice)(p.Twice),
-		MaxConcurrency: p.MaxConcurrency, Retries: p.Retries, Priority: p.Priority, Disabled: p.Disabled,
-		RetryDelay: (*time.Duration)(p.RetryDelay), RetryDelayMax: (*time.Duration)(p.RetryDelayMax),
-		Timeout: (*time.Duration)(p.Timeout), StartWithin: (*time.Duration)(p.StartWithin),
-		Overlap: (*jobs.Overlap)(p.Overlap), OnLost: (*jobs.OnLost)(p.OnLost), LeaseLost: (*jobs.LeaseLost)(p.LeaseLost), Misfire: (*jobs.Misfire)(p.Misfire),
-		Args: (*json.RawMessage)(p.Args), HTTP: (*json.RawMessage)(p.HTTP),
-		Route: (*jobs.Route)(p.Route), RouteBy: p.RouteBy, Needs: p.Needs, Pin: p.Pin, PinAway: (*jobs.PinAway)(p.PinAway),
-		CodeVersion: (*jobs.CodeVersion)(p.CodeVersion), Slots: p.Slots,
-		First: instant(p.First), TTL: (*time.Duration)(p.TTL), Early: (*time.Duration)(p.Early), Jitter: (*time.Duration)(p.Jitter), Calendars: p.Calendars,
+func (p *Policy) settings() (s kernel.Settings) {
+	from, to := reflect.ValueOf(p).Elem(), reflect.ValueOf(&s).Elem()
+	for i, f := range policyFields {
+		v := from.Field(i)
+		if v.IsNil() {
+			continue
+		}
+		switch t := v.Interface().(type) {
+		case *time.Time:
+			v = reflect.ValueOf(new(kernel.Instant(*t)))
+		case *[]Limit:
+			v = reflect.ValueOf(new(Limits(*t)))
+		case *[]RetryRule:
+			v = reflect.ValueOf(new(Rules(*t)))
+		}
+		to.Field(f.setting).Set(v.Convert(to.Field(f.setting).Type()))
 	}
-	if p.Limits != nil {
-		s.Limits = new(Limits(*p.Limits))
-	}
-	if p.RetryRules != nil {
-		s.RetryRules = new(Rules(*p.RetryRules))
-	}
-	s.Rate, s.RetryBudget, s.RetryFactor, s.RetryJitter, s.PauseAfter = (*jobs.Rate)(p.Rate), (*jobs.Rate)(p.RetryBudget), p.RetryFactor, (*jobs.Jitter)(p.RetryJitter), p.PauseAfter
-	s.OnSuccess, s.OnFailure, s.Parent = p.OnSuccess, p.OnFailure, p.Parent
-	s.KeepFor, s.KeepSucceeded, s.KeepOthers = (*time.Duration)(p.KeepFor), p.KeepSucceeded, p.KeepOthers
 	return s
 }
 
-func instant(t *time.Time) *time.Time {
-	if t == nil {
-		return nil
+// policyFields are the fields of kernel.Settings and kernel.Policy with the names of the fields of Policy.
+var policyFields = func() (list []struct{ setting, policy int }) {
+	settings, policy := reflect.TypeFor[kernel.Settings](), reflect.TypeFor[kernel.Policy]()
+	for f := range reflect.TypeFor[Policy]().Fields() {
+		s, ok := settings.FieldByName(f.Name)
+		p, _ := policy.FieldByName(f.Name)
+		if !ok || s.Tag.Get("json") != f.Tag.Get("json") {
+			panic("add a field to Settings in internal/kernel/definition.go, named as in api/model.go: " + f.Name + " " + f.Tag.Get("json"))
+		}
+		switch f.Type {
+		case reflect.TypeFor[*[]Limit](), reflect.TypeFor[*[]RetryRule]():
+		default:
+			if !f.Type.ConvertibleTo(s.Type) {
+				panic("field " + f.Name + " of Policy in api/model.go must convert to " + s.Type.String())
+			}
+		}
+		list = append(list, struct{ setting, policy int }{s.Index[0], p.Index[0]})
 	}
-	return new(kernel.Instant(*t))
-}
+	for f := range settings.Fields() {
+		if _, ok := reflect.TypeFor[Policy]().FieldByName(f.Name); !ok {
+			panic("add a field to Policy in api/model.go: " + f.Name)
+		}
+	}
+	return list
+}()
 
-// policy converts the effective settings of a job.
-func policy(p *kernel.Policy) Policy {
-	limits, rules := LimitsOf(p.Limits), RulesOf(p.RetryRules)
-	tags := p.Tags
-	if tags == nil {
-		tags = []string{}
+// policy converts the effective settings of a job. Lists are never null; a time or an object that is not set is left out.
+func policy(from *kernel.Policy) (p Policy) {
+	all, to := reflect.ValueOf(from).Elem(), reflect.ValueOf(&p).Elem()
+	for i, f := range policyFields {
+		v := all.Field(f.policy)
+		switch t := v.Interface().(type) {
+		case time.Time:
+			v = reflect.ValueOf(when(t))
+		case json.RawMessage:
+			v = reflect.ValueOf(object(t))
+		case []string:
+			v = reflect.ValueOf(listOf(t))
+		case []jobs.Limit:
+			v = reflect.ValueOf(new(LimitsOf(t)))
+		case []jobs.RetryRule:
+			v = reflect.ValueOf(new(RulesOf(t)))
+		default:
+			v = v.Addr().Convert(to.Field(i).Type())
+		}
+		to.Field(i).Set(v)
 	}
-	needs := p.Needs
-	if needs == nil {
-		needs = []string{}
-	}
-	calendars := p.Calendars
-	if calendars == nil {
-		calendars = []string{}
-	}
-	return Policy{
-		First: when(p.First), TTL: (*Duration)(&p.TTL), Early: (*Duration)(&p.Early), Jitter: (*Duration)(&p.Jitter), Calendars: &calendars,
-		Name: &p.Name, Description: &p.Description, Tags: &tags, Schedule: &p.Schedule, Zone: &p.Zone,
-		Start: when(p.Start), End: when(p.End), Gap: (*string)(&p.Gap), Twice: (*string)(&p.Twice), Args: object(p.Args), HTTP: object(p.HTTP), Limits: &limits,
-		MaxConcurrency: &p.MaxConcurrency, Retries: &p.Retries, Priority: &p.Priority, Disabled: &p.Disabled,
-		RetryDelay: (*Duration)(&p.RetryDelay), RetryDelayMax: (*Duration)(&p.RetryDelayMax),
-		Timeout: (*Duration)(&p.Timeout), StartWithin: (*Duration)(&p.StartWithin),
-		Overlap: (*string)(&p.Overlap), OnLost: (*string)(&p.OnLost), LeaseLost: (*string)(&p.LeaseLost), Misfire: (*string)(&p.Misfire),
-		Route: (*string)(&p.Route), RouteBy: &p.RouteBy, Needs: &needs, Pin: &p.Pin, PinAway: (*string)(&p.PinAway),
-		CodeVersion: (*string)(&p.CodeVersion), Slots: &p.Slots,
-		Rate: (*Rate)(&p.Rate), RetryFactor: &p.RetryFactor, RetryJitter: (*string)(&p.RetryJitter), RetryRules: &rules, RetryBudget: (*Rate)(&p.RetryBudget),
-		PauseAfter: &p.PauseAfter,
-		OnSuccess:  listOf(p.OnSuccess), OnFailure: listOf(p.OnFailure), Parent: &p.Parent,
-		KeepFor: (*Duration)(&p.KeepFor), KeepSucceeded: &p.KeepSucceeded, KeepOthers: &p.KeepOthers,
-	}
+	return p
 }
 
 // listOf returns a pointer to a list that is not null.
@@ -370,7 +377,7 @@ type Run struct {
 	ID        string     `json:"id" format:"uuid"`
 	Job       jobs.Key   `json:"job"`
 	App       string     `json:"app,omitempty"`
-	State     string     `json:"state" enum:"Scheduled,Enqueued,Processing,Succeeded,Failed,Terminated,Cancelled,Skipped"`
+	State     string     `json:"state"` // of stateNames
 	Cause     string     `json:"cause,omitempty" doc:"Why it is in this state."`
 	Origin    string     `json:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
 	Actor     string     `json:"actor,omitempty" doc:"Who requested it."`
@@ -399,6 +406,20 @@ type Run struct {
 	Result    Value      `json:"result,omitempty"`
 	Moves     []Move     `json:"moves,omitempty" doc:"Its history."`
 	Place     *Place     `json:"place,omitempty" doc:"Which worker it may go to; left out: any that has the job."`
+}
+
+// TransformSchema adds the states. The name is huma's.
+func (*Run) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
+	s.Properties["state"].Enum = stateNames()
+	return s
+}
+
+// stateNames returns the names of all states for a schema.
+func stateNames() (names []any) {
+	for _, s := range kernel.States() {
+		names = append(names, s.String())
+	}
+	return names
 }
 
 // Place describes which worker a run may go to.

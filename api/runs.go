@@ -93,9 +93,17 @@ type runList struct {
 	Searched *time.Time `json:"searched,omitempty" doc:"The search was cut short at this time: continue with next."`
 }
 
+// stateName is the name of a state in a query.
+type stateName string
+
+// Schema describes it to clients. The name is huma's.
+func (stateName) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Enum: stateNames()}
+}
+
 type listInput struct {
 	Job    string    `query:"job" maxLength:"200"`
-	State  string    `query:"state" enum:"Scheduled,Enqueued,Processing,Succeeded,Failed,Terminated,Cancelled,Skipped"`
+	State  stateName `query:"state"`
 	Worker string    `query:"worker" maxLength:"300"`
 	Parent string    `query:"parent" format:"uuid"`
 	Origin string    `query:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
@@ -209,7 +217,7 @@ func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList },
 		From: kernel.Instant(in.From), To: kernel.Instant(in.To), Limit: in.Limit}
 	var err error
 	if in.State != "" {
-		if q.State, err = kernel.ParseState(in.State); err != nil {
+		if q.State, err = kernel.ParseState(string(in.State)); err != nil {
 			return nil, err
 		}
 	}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 var inBackquotes = regexp.MustCompile("`([^`]*)`")
@@ -68,8 +70,74 @@ func TestSettingsPage(t *testing.T) {
 	want := kernel.Fields()
 	slices.Sort(want)
 	slices.Sort(named)
-	if !slices.Equal(named, want) {
+	for _, name := range want {
+		if !slices.Contains(named, name) {
+			t.Errorf("setting %s has no row: add one to docs/settings.md", name)
+		}
+	}
+	if !t.Failed() && !slices.Equal(named, want) {
 		t.Errorf("the page has\n%q, settings are\n%q", named, want)
+	}
+}
+
+// Each enum of the API that names values of a setting, or origins, has all of them.
+func TestEnums(t *testing.T) {
+	names := map[string][]string{}
+	for _, name := range kernel.Fields() {
+		if list := kernel.Choices(name); list != nil {
+			names[name] = list
+		}
+	}
+	for _, o := range kernel.Origins() {
+		names["origin"] = append(names["origin"], string(o))
+	}
+	found := map[string]bool{}
+	check := func(name string, schema any) {
+		s, ok := schema.(map[string]any)
+		if !ok || names[name] == nil {
+			return
+		}
+		if list, ok := s["enum"].([]any); ok {
+			found[name] = true
+			if got, want := fmt.Sprint(list), fmt.Sprint(names[name]); got != want {
+				t.Errorf("an enum of %s is %v, want %s: change its tags in api", name, list, strings.Join(names[name], ","))
+			}
+		}
+	}
+	var walk func(v any)
+	walk = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			if name, ok := v["name"].(string); ok {
+				check(name, v["schema"])
+			}
+			if properties, ok := v["properties"].(map[string]any); ok {
+				for name, schema := range properties {
+					check(name, schema)
+				}
+			}
+			for _, inner := range v {
+				walk(inner)
+			}
+		case []any:
+			for _, inner := range v {
+				walk(inner)
+			}
+		}
+	}
+	raw, err := api.New(api.Config{Ops: ops.New(ops.Config{Store: memstore.Open(memstore.Config{})})}).OpenAPI()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var document any
+	if err := json.Unmarshal(raw, &document); err != nil {
+		t.Fatal(err)
+	}
+	walk(document)
+	for name := range names {
+		if !found[name] {
+			t.Errorf("%s has no enum: add the tag enum:%q in api/model.go", name, strings.Join(names[name], ","))
+		}
 	}
 }
 

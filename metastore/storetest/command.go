@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -397,37 +398,38 @@ func (tl *telling) rule(text string) jobs.RetryRule {
 // settings are the values whose names are fields of the settings, after a prefix.
 func (tl *telling) settings(w words, prefix string) kernel.Settings {
 	fields := map[string]any{}
-	for _, f := range kernel.Fields() {
+	settings := reflect.TypeFor[kernel.Settings]()
+	for i, f := range kernel.Fields() {
 		if _, ok := w.value[prefix+f]; !ok {
 			continue
 		}
 		v := w.take(prefix + f)
-		switch f {
-		case "maxConcurrency", "retries", "priority", "slots", "pauseAfter", "keepSucceeded", "keepOthers":
+		switch settings.Field(i).Type.Elem() {
+		case reflect.TypeFor[int]():
 			fields[f] = tl.number(v)
-		case "retryDelay", "retryDelayMax", "timeout", "startWithin", "ttl", "early", "jitter", "keepFor":
+		case reflect.TypeFor[time.Duration]():
 			fields[f] = tl.duration(v)
-		case "start", "end", "first":
+		case reflect.TypeFor[time.Time]():
 			fields[f] = tl.at(v)
-		case "disabled":
+		case reflect.TypeFor[bool]():
 			fields[f] = v == "true"
-		case "tags", "needs", "calendars", "onSuccess", "onFailure":
+		case reflect.TypeFor[[]string]():
 			fields[f] = strings.Split(v, ",")
-		case "args":
+		case reflect.TypeFor[json.RawMessage]():
 			fields[f] = json.RawMessage(v)
-		case "limits":
+		case reflect.TypeFor[[]jobs.Limit]():
 			var all []jobs.Limit
 			for l := range strings.SplitSeq(v, ",") {
 				all = append(all, tl.limit(l))
 			}
 			fields[f] = all
-		case "retryFactor":
+		case reflect.TypeFor[float64]():
 			n, err := strconv.ParseFloat(v, 64)
 			if err != nil {
 				tl.t.Fatal(err)
 			}
 			fields[f] = n
-		case "retryRules":
+		case reflect.TypeFor[[]jobs.RetryRule]():
 			var all []jobs.RetryRule
 			for r := range strings.SplitSeq(v, ";") {
 				all = append(all, tl.rule(r))
