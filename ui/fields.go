@@ -58,60 +58,56 @@ func (s setting) normal(text string) string {
 // For reports whether jobs of a kind have this field.
 func (s setting) For(k kernel.Kind) bool { return s.only == 0 || s.only == k }
 
-func choice[T ~string](name, label, hint, group string, at func(*kernel.Policy) T, to func(*kernel.Settings, *T), choices ...[2]string) setting {
-	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "choice", Choices: choices,
-		text: func(p *kernel.Policy) string { return string(at(p)) },
-		read: func(s *kernel.Settings, text, _ string) error { to(s, new(T(text))); return nil }}
-}
-
-func number(name, label, hint, group, none string, at func(*kernel.Policy) int, to func(*kernel.Settings, *int)) setting {
-	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "number",
-		text: func(p *kernel.Policy) string { return strconv.Itoa(at(p)) },
-		read: func(s *kernel.Settings, text, _ string) error {
-			n, err := strconv.Atoi(strings.TrimSpace(text))
-			if err != nil {
-				return kernel.Invalid("invalid number %.20q: want a whole number", text)
-			}
-			to(s, &n)
-			return nil
-		},
-		words: func(p *kernel.Policy) string {
-			if n := at(p); n != 0 || none == "" {
-				return strconv.Itoa(n)
-			}
-			return none
-		}}
-}
-
-func duration(name, label, hint, group, none string, at func(*kernel.Policy) time.Duration, to func(*kernel.Settings, *time.Duration)) setting {
+// simple is a field whose text is that of the value: format writes it, and parse reads it.
+func simple[T any](name, label, hint, group string, format func(T) string, parse func(string) (T, error)) setting {
 	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "text",
-		text: func(p *kernel.Policy) string { return span(at(p)) },
-		read: func(s *kernel.Settings, text, _ string) error {
-			d, err := parseSpan(text)
-			if err == nil {
-				to(s, &d)
-			}
-			return err
-		},
-		words: func(p *kernel.Policy) string {
-			if d := at(p); d != 0 {
-				return span(d)
-			}
-			return none
-		}}
-}
-
-// texted is a field whose text package jobs parses.
-func texted[T any](name, label, hint, group string, at func(*kernel.Policy) string, parse func(string) (T, error), to func(*kernel.Settings, *T)) setting {
-	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "text", text: at,
+		text: func(p *kernel.Policy) string { return format(p.At(name).Interface().(T)) },
 		read: func(s *kernel.Settings, text, _ string) error {
 			v, err := parse(strings.TrimSpace(text))
 			if err == nil {
-				to(s, &v)
+				s.Set(name, v)
 			}
 			return err
 		}}
 }
+
+// orNone shows none on pages instead of the zero value.
+func orNone(s setting, none string) setting {
+	s.words = func(p *kernel.Policy) string {
+		if none == "" || !p.At(s.Name).IsZero() {
+			return s.text(p)
+		}
+		return none
+	}
+	return s
+}
+
+// choice is a field with a few values: kernel.Choices, each with its label. The first stands for none.
+func choice(name, label, hint, group string, choices ...[2]string) setting {
+	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "choice", Choices: choices,
+		text: func(p *kernel.Policy) string { return cmp.Or(p.At(name).String(), choices[0][0]) },
+		read: func(s *kernel.Settings, text, _ string) error { s.Set(name, text); return nil }}
+}
+
+func number(name, label, hint, group, none string) setting {
+	s := orNone(simple(name, label, hint, group, strconv.Itoa, parseNumber), none)
+	s.Input = "number"
+	return s
+}
+
+func parseNumber(text string) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, kernel.Invalid("invalid number %.20q: want a whole number", text)
+	}
+	return n, nil
+}
+
+func duration(name, label, hint, group, none string) setting {
+	return orNone(simple(name, label, hint, group, span, parseSpan), none)
+}
+
+func formatFactor(f float64) string { return strconv.FormatFloat(f, 'g', -1, 64) }
 
 func parseFactor(text string) (float64, error) {
 	f, err := strconv.ParseFloat(text, 64)
@@ -121,119 +117,109 @@ func parseFactor(text string) (float64, error) {
 	return f, nil
 }
 
-func bound(name, label, hint string, at func(*kernel.Policy) time.Time, to func(*kernel.Settings, *time.Time)) setting {
+func bound(name, label, hint string) setting {
 	return setting{Name: name, Label: label, Hint: hint, Group: "When", Input: "time", only: kernel.Recurring,
 		text: func(p *kernel.Policy) string {
-			if at(p).IsZero() {
+			t := p.At(name).Interface().(time.Time)
+			if t.IsZero() {
 				return ""
 			}
-			return at(p).In(location(p.Zone)).Format(wallTime)
+			return t.In(location(p.Zone)).Format(wallTime)
 		},
-		read: func(s *kernel.Settings, text, zone string) error {
-			if text == "" {
-				to(s, new(time.Time))
-				return nil
+		read: func(s *kernel.Settings, text, zone string) (err error) {
+			var t time.Time
+			if text != "" {
+				t, err = parseWall(text, zone)
 			}
-			t, err := parseWall(text, zone)
 			if err == nil {
-				to(s, &t)
+				s.Set(name, t)
 			}
 			return err
 		}}
 }
 
-func line(name, label, hint, group, input string, at func(*kernel.Policy) string, to func(*kernel.Settings, *string)) setting {
-	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: input, text: at,
-		read: func(s *kernel.Settings, text, _ string) error { to(s, new(strings.TrimSpace(text))); return nil }}
+func line(name, label, hint, group, input string) setting {
+	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: input,
+		text: func(p *kernel.Policy) string { return p.At(name).String() },
+		read: func(s *kernel.Settings, text, _ string) error { s.Set(name, strings.TrimSpace(text)); return nil }}
 }
 
 // words is a field of comma-separated names.
-func words(name, label, hint, group string, at func(*kernel.Policy) []string, to func(*kernel.Settings, *[]string)) setting {
-	return setting{Name: name, Label: label, Hint: hint, Group: group, Input: "text",
-		text: func(p *kernel.Policy) string { return strings.Join(at(p), ", ") },
-		read: func(s *kernel.Settings, text, _ string) error {
-			to(s, new(commas(text)))
-			return nil
-		}}
+func words(name, label, hint, group string) setting {
+	return simple(name, label, hint, group, func(list []string) string { return strings.Join(list, ", ") },
+		func(text string) ([]string, error) { return commas(text), nil })
 }
 
 // settings are all that a user can edit, in the order of the form.
 var settings = []setting{
-	{Name: "schedule", Label: "Schedule", Hint: "cron of 5 to 7 fields, @daily, an interval such as 15m, an ISO 8601 repeat or one instant", Group: "When", Input: "text", only: kernel.Recurring,
-		text: func(p *kernel.Policy) string { return p.Schedule },
-		read: func(s *kernel.Settings, text, _ string) error { s.Schedule = new(strings.TrimSpace(text)); return nil }},
+	recurring(line("schedule", "Schedule", "cron of 5 to 7 fields, @daily, an interval such as 15m, an ISO 8601 repeat or one instant", "When", "text")),
 	{Name: "zone", Label: "Time zone", Hint: "IANA name such as Europe/Berlin; empty means UTC", Group: "When", Input: "text", only: kernel.Recurring,
 		text:  func(p *kernel.Policy) string { return p.Zone },
 		read:  func(s *kernel.Settings, text, _ string) error { s.Zone = new(strings.TrimSpace(text)); return nil },
 		words: func(p *kernel.Policy) string { return zones(p.Zone)[0] }},
-	bound("start", "Not before", "in the time zone above; empty: no bound", func(p *kernel.Policy) time.Time { return p.Start }, func(s *kernel.Settings, v *time.Time) { s.Start = v }),
-	bound("end", "Not after", "", func(p *kernel.Policy) time.Time { return p.End }, func(s *kernel.Settings, v *time.Time) { s.End = v }),
-	recurring(choice("gap", "If clocks skip its time", "", "When", func(p *kernel.Policy) jobs.Gap { return p.Gap }, func(s *kernel.Settings, v *jobs.Gap) { s.Gap = v },
+	bound("start", "Not before", "in the time zone above; empty: no bound"),
+	bound("end", "Not after", ""),
+	recurring(choice("gap", "If clocks skip its time", "", "When",
 		[2]string{"after", "right after the gap"}, [2]string{"before", "in the last second before it"}, [2]string{"skip", "not that day"})),
-	recurring(choice("twice", "If its time occurs twice", "", "When", func(p *kernel.Policy) jobs.Twice { return p.Twice }, func(s *kernel.Settings, v *jobs.Twice) { s.Twice = v },
+	recurring(choice("twice", "If its time occurs twice", "", "When",
 		[2]string{"first", "the first time"}, [2]string{"second", "the second time"}, [2]string{"both", "both times"})),
-	recurring(choice("misfire", "Missed due times", "not fired in time, for example without a leader", "When", func(p *kernel.Policy) jobs.Misfire { return p.Misfire }, func(s *kernel.Settings, v *jobs.Misfire) { s.Misfire = v },
+	recurring(choice("misfire", "Missed due times", "not fired in time, for example without a leader", "When",
 		[2]string{"fire_once", "fire the newest"}, [2]string{"fire_all", "fire each"}, [2]string{"skip", "skip them"})),
-	bound("first", "First due", "of an interval; later due times count from it", func(p *kernel.Policy) time.Time { return p.First }, func(s *kernel.Settings, v *time.Time) { s.First = v }),
-	recurring(duration("ttl", "Ends after", "duration after the schedule starts; 0: never", "When", "never", func(p *kernel.Policy) time.Duration { return p.TTL }, func(s *kernel.Settings, v *time.Duration) { s.TTL = v })),
-	recurring(duration("early", "May start early", "duration before the due time; 0: not early", "When", "never", func(p *kernel.Policy) time.Duration { return p.Early }, func(s *kernel.Settings, v *time.Duration) { s.Early = v })),
-	recurring(duration("jitter", "Jitter", "delays each start by up to this duration, fixed for each due time; 0: none", "When", "none", func(p *kernel.Policy) time.Duration { return p.Jitter }, func(s *kernel.Settings, v *time.Duration) { s.Jitter = v })),
-	recurring(words("calendars", "Calendars", "names, comma-separated; excluded times are not due", "When",
-		func(p *kernel.Policy) []string { return p.Calendars }, func(s *kernel.Settings, v *[]string) { s.Calendars = v })),
+	bound("first", "First due", "of an interval; later due times count from it"),
+	recurring(duration("ttl", "Ends after", "duration after the schedule starts; 0: never", "When", "never")),
+	recurring(duration("early", "May start early", "duration before the due time; 0: not early", "When", "never")),
+	recurring(duration("jitter", "Jitter", "delays each start by up to this duration, fixed for each due time; 0: none", "When", "none")),
+	recurring(words("calendars", "Calendars", "names, comma-separated; excluded times are not due", "When")),
 
-	number("maxConcurrency", "Max concurrent runs", "0: no limit", "Limits", "no limit", func(p *kernel.Policy) int { return p.MaxConcurrency }, func(s *kernel.Settings, v *int) { s.MaxConcurrency = v }),
-	choice("overlap", "Without a free slot, a run", "", "Limits", func(p *kernel.Policy) jobs.Overlap { return p.Overlap }, func(s *kernel.Settings, v *jobs.Overlap) { s.Overlap = v },
+	number("maxConcurrency", "Max concurrent runs", "0: no limit", "Limits", "no limit"),
+	choice("overlap", "Without a free slot, a run", "", "Limits",
 		[2]string{"skip", "is skipped"}, [2]string{"queue", "waits for its turn"}, [2]string{"queue_one", "waits unless another run waits"}, [2]string{"replace", "replaces the oldest run"}),
-	texted("limits", "Limits shared with other jobs", "concurrent runs and start rate, such as db=3, mail=2:10/s; tenant=2@args.customer_id for each value of an argument", "Limits", func(p *kernel.Policy) string { return kernel.LimitsText(p.Limits) }, kernel.ParseLimits, func(s *kernel.Settings, v *[]jobs.Limit) { s.Limits = v }),
-	texted("rate", "Start rate", "such as 10/s, 100/m or 5/30s; none: no limit", "Limits", func(p *kernel.Policy) string { return p.Rate.String() }, kernel.ParseRate, func(s *kernel.Settings, v *jobs.Rate) { s.Rate = v }),
-	duration("timeout", "Timeout of an attempt", "such as 90s or 1h30m; 0: none", "Limits", "none", func(p *kernel.Policy) time.Duration { return p.Timeout }, func(s *kernel.Settings, v *time.Duration) { s.Timeout = v }),
-	duration("startWithin", "Start within", "after its due time, else the run is skipped; 0: no deadline", "Limits", "no deadline", func(p *kernel.Policy) time.Duration { return p.StartWithin }, func(s *kernel.Settings, v *time.Duration) { s.StartWithin = v }),
-	number("priority", "Priority", "higher goes first", "Limits", "", func(p *kernel.Policy) int { return p.Priority }, func(s *kernel.Settings, v *int) { s.Priority = v }),
+	simple("limits", "Limits shared with other jobs", "concurrent runs and start rate, such as db=3, mail=2:10/s; tenant=2@args.customer_id for each value of an argument", "Limits", kernel.LimitsText, kernel.ParseLimits),
+	simple("rate", "Start rate", "such as 10/s, 100/m or 5/30s; none: no limit", "Limits", jobs.Rate.String, kernel.ParseRate),
+	duration("timeout", "Timeout of an attempt", "such as 90s or 1h30m; 0: none", "Limits", "none"),
+	duration("startWithin", "Start within", "after its due time, else the run is skipped; 0: no deadline", "Limits", "no deadline"),
+	number("priority", "Priority", "higher goes first", "Limits", ""),
 
-	number("retries", "Retries", "after the first attempt", "Failures", "none", func(p *kernel.Policy) int { return p.Retries }, func(s *kernel.Settings, v *int) { s.Retries = v }),
-	duration("retryDelay", "Delay before the first retry", "0: immediately", "Failures", "immediately", func(p *kernel.Policy) time.Duration { return p.RetryDelay }, func(s *kernel.Settings, v *time.Duration) { s.RetryDelay = v }),
-	duration("retryDelayMax", "Longest delay", "the delay grows up to this", "Failures", "no bound", func(p *kernel.Policy) time.Duration { return p.RetryDelayMax }, func(s *kernel.Settings, v *time.Duration) { s.RetryDelayMax = v }),
-	texted("retryFactor", "Delay factor", "for each retry; 1: constant", "Failures", func(p *kernel.Policy) string { return strconv.FormatFloat(p.RetryFactor, 'g', -1, 64) }, parseFactor, func(s *kernel.Settings, v *float64) { s.RetryFactor = v }),
-	choice("retryJitter", "Retry jitter", "shortens delays at random, so that failed runs do not retry together", "Failures", func(p *kernel.Policy) jobs.Jitter { return p.RetryJitter }, func(s *kernel.Settings, v *jobs.Jitter) { s.RetryJitter = v },
+	number("retries", "Retries", "after the first attempt", "Failures", "none"),
+	duration("retryDelay", "Delay before the first retry", "0: immediately", "Failures", "immediately"),
+	duration("retryDelayMax", "Longest delay", "the delay grows up to this", "Failures", "no bound"),
+	simple("retryFactor", "Delay factor", "for each retry; 1: constant", "Failures", formatFactor, parseFactor),
+	choice("retryJitter", "Retry jitter", "shortens delays at random, so that failed runs do not retry together", "Failures",
 		[2]string{"half", "by up to half"}, [2]string{"full", "by up to the whole delay"}, [2]string{"none", "none"}),
-	texted("retryRules", "Rules by error code", "codes:attempts:delay:factor:longest delay, such as 502+503:3:10s:2:1m; timeout:1", "Failures", func(p *kernel.Policy) string { return kernel.RulesText(p.RetryRules) }, kernel.ParseRules, func(s *kernel.Settings, v *[]jobs.RetryRule) { s.RetryRules = v }),
-	texted("retryBudget", "Retry budget", "such as 10/s; retries above it are delayed; none: no limit", "Failures", func(p *kernel.Policy) string { return p.RetryBudget.String() }, kernel.ParseRate, func(s *kernel.Settings, v *jobs.Rate) { s.RetryBudget = v }),
-	number("pauseAfter", "Pause after failed runs", "in a row; 0: never", "Failures", "never", func(p *kernel.Policy) int { return p.PauseAfter }, func(s *kernel.Settings, v *int) { s.PauseAfter = v }),
-	choice("onLost", "If its worker dies", "", "Failures", func(p *kernel.Policy) jobs.OnLost { return p.OnLost }, func(s *kernel.Settings, v *jobs.OnLost) { s.OnLost = v },
+	simple("retryRules", "Rules by error code", "codes:attempts:delay:factor:longest delay, such as 502+503:3:10s:2:1m; timeout:1", "Failures", kernel.RulesText, kernel.ParseRules),
+	simple("retryBudget", "Retry budget", "such as 10/s; retries above it are delayed; none: no limit", "Failures", jobs.Rate.String, kernel.ParseRate),
+	number("pauseAfter", "Pause after failed runs", "in a row; 0: never", "Failures", "never"),
+	choice("onLost", "If its worker dies", "", "Failures",
 		[2]string{"retry", "another worker retries it"}, [2]string{"fail", "the run fails"}),
-	choice("leaseLost", "If no control plane responds", "", "Failures", func(p *kernel.Policy) jobs.LeaseLost { return p.LeaseLost }, func(s *kernel.Settings, v *jobs.LeaseLost) { s.LeaseLost = v },
+	choice("leaseLost", "If no control plane responds", "", "Failures",
 		[2]string{"continue", "a run continues"}, [2]string{"cancel", "a run is cancelled"}),
 
-	words("onSuccess", "After success, run", "job keys, comma-separated, at most 8; they receive the outcome", "Related jobs",
-		func(p *kernel.Policy) []string { return p.OnSuccess }, func(s *kernel.Settings, v *[]string) { s.OnSuccess = v }),
-	words("onFailure", "After final failure, run", "job keys, comma-separated, at most 8", "Related jobs",
-		func(p *kernel.Policy) []string { return p.OnFailure }, func(s *kernel.Settings, v *[]string) { s.OnFailure = v }),
-	texted("parent", "Belongs to the job", "its key; empty: none", "Related jobs", func(p *kernel.Policy) string { return p.Parent }, func(text string) (string, error) { return strings.TrimSpace(text), nil }, func(s *kernel.Settings, v *string) { s.Parent = v }),
+	words("onSuccess", "After success, run", "job keys, comma-separated, at most 8; they receive the outcome", "Related jobs"),
+	words("onFailure", "After final failure, run", "job keys, comma-separated, at most 8", "Related jobs"),
+	line("parent", "Belongs to the job", "its key; empty: none", "Related jobs", "text"),
 
-	choice("route", "Route", "among workers that have the job and meet its requirements; free: with a free slot", "Routing", func(p *kernel.Policy) jobs.Route { return cmp.Or(p.Route, jobs.RouteAny) }, func(s *kernel.Settings, v *jobs.Route) { s.Route = v },
+	choice("route", "Route", "among workers that have the job and meet its requirements; free: with a free slot", "Routing",
 		[2]string{"any", "any"}, [2]string{"first", "first free by name"}, [2]string{"last", "last free by name"},
 		[2]string{"round_robin", "free workers in turn"}, [2]string{"random", "random free worker"},
 		[2]string{"consistent_hash", "same worker for the same key; waits for it"}, [2]string{"least_recent", "free worker with the oldest last run"},
 		[2]string{"least_frequent", "free worker with the fewest runs in 24 h"}, [2]string{"failover", "first live by name; waits for it"},
 		[2]string{"idle", "worker without runs; waits for one"}, [2]string{"broadcast", "broadcast: one run per worker"}),
-	line("routeBy", "Key for the same worker", "path of an argument such as customer.id; empty: the job key", "Routing", "text", func(p *kernel.Policy) string { return p.RouteBy }, func(s *kernel.Settings, v *string) { s.RouteBy = v }),
-	{Name: "needs", Label: "Required worker tags", Hint: "tag or key=value, comma-separated", Group: "Routing", Input: "text",
-		text: func(p *kernel.Policy) string { return strings.Join(p.Needs, ", ") },
-		read: func(s *kernel.Settings, text, _ string) error { s.Needs = new(commas(text)); return nil }},
-	line("pin", "Only this worker", "by its configured name; empty: any worker", "Routing", "text", func(p *kernel.Policy) string { return p.Pin }, func(s *kernel.Settings, v *string) { s.Pin = v }),
-	choice("pinAway", "While that worker is away", "", "Routing", func(p *kernel.Policy) jobs.PinAway { return cmp.Or(p.PinAway, jobs.PinWait) }, func(s *kernel.Settings, v *jobs.PinAway) { s.PinAway = v },
+	line("routeBy", "Key for the same worker", "path of an argument such as customer.id; empty: the job key", "Routing", "text"),
+	words("needs", "Required worker tags", "tag or key=value, comma-separated", "Routing"),
+	line("pin", "Only this worker", "by its configured name; empty: any worker", "Routing", "text"),
+	choice("pinAway", "While that worker is away", "", "Routing",
 		[2]string{"wait", "runs wait for it"}, [2]string{"any", "another worker takes them"}),
-	choice("codeVersion", "During a rollout", "while workers have different code versions", "Routing", func(p *kernel.Policy) jobs.CodeVersion { return cmp.Or(p.CodeVersion, jobs.CodeAny) }, func(s *kernel.Settings, v *jobs.CodeVersion) { s.CodeVersion = v },
+	choice("codeVersion", "During a rollout", "while workers have different code versions", "Routing",
 		[2]string{"any", "any worker with the job"}, [2]string{"current", "only workers with the current version"}),
-	number("slots", "Slots on one worker", "max runs of this job on one worker; 0: no limit", "Routing", "no limit", func(p *kernel.Policy) int { return p.Slots }, func(s *kernel.Settings, v *int) { s.Slots = v }),
+	number("slots", "Slots on one worker", "max runs of this job on one worker; 0: no limit", "Routing", "no limit"),
 
-	duration("keepFor", "Keep runs for", "after they finish, such as 120h; 0: unlimited", "Retention", "unlimited", func(p *kernel.Policy) time.Duration { return p.KeepFor }, func(s *kernel.Settings, v *time.Duration) { s.KeepFor = v }),
-	number("keepSucceeded", "Keep succeeded runs", "the newest, at most; 0: all", "Retention", "all", func(p *kernel.Policy) int { return p.KeepSucceeded }, func(s *kernel.Settings, v *int) { s.KeepSucceeded = v }),
-	number("keepOthers", "Keep other finished runs", "the newest, at most; 0: all", "Retention", "all", func(p *kernel.Policy) int { return p.KeepOthers }, func(s *kernel.Settings, v *int) { s.KeepOthers = v }),
+	duration("keepFor", "Keep runs for", "after they finish, such as 120h; 0: unlimited", "Retention", "unlimited"),
+	number("keepSucceeded", "Keep succeeded runs", "the newest, at most; 0: all", "Retention", "all"),
+	number("keepOthers", "Keep other finished runs", "the newest, at most; 0: all", "Retention", "all"),
 
-	line("name", "Name", "", "Description", "text", func(p *kernel.Policy) string { return p.Name }, func(s *kernel.Settings, v *string) { s.Name = v }),
-	words("tags", "Tags", "comma-separated", "Description", func(p *kernel.Policy) []string { return p.Tags }, func(s *kernel.Settings, v *[]string) { s.Tags = v }),
-	line("description", "Description", "", "Description", "area", func(p *kernel.Policy) string { return p.Description }, func(s *kernel.Settings, v *string) { s.Description = v }),
+	line("name", "Name", "", "Description", "text"),
+	words("tags", "Tags", "comma-separated", "Description"),
+	line("description", "Description", "", "Description", "area"),
 	{Name: "args", Label: "Default arguments", Hint: "a JSON object", Group: "Description", Input: "area",
 		text: func(p *kernel.Policy) string { return pretty(p.Args) },
 		read: func(s *kernel.Settings, text, _ string) error {
