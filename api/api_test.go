@@ -169,6 +169,13 @@ func TestJobs(t *testing.T) {
 	if n := read[next](t, d.send("GET", "/api/v1/jobs/billing.close-day/next?n=3&schedule=0+0+*+*+*&zone=Europe/Berlin", "")); len(n.Next) != 3 || n.Words == "" {
 		t.Fatalf("next: %+v", n)
 	}
+	if n := read[next](t, d.send("GET", "/api/v1/jobs/billing.close-day/next?n=3&schedule=@every+1h&first=2099-01-01T00:30:00Z&ttl=1h", "")); len(n.Next) > 2 ||
+		len(n.Next) > 0 && n.Next[0].Year() != 2099 {
+		t.Errorf("an interval from 2099 on: %v", n.Next)
+	}
+	if r := d.send("GET", "/api/v1/jobs/billing.close-day/next?calendars=none-of-this-name", ""); !strings.Contains(string(r.body), "there is no calendar") {
+		t.Errorf("an unknown calendar in a preview: %s", r.body)
+	}
 }
 
 func TestRuns(t *testing.T) {

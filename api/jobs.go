@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -58,7 +59,33 @@ type nextInput struct {
 	Twice    string    `query:"twice" enum:"first,second,both" doc:"Preview with this rule for a time of day that comes twice."`
 	Start    time.Time `query:"start" doc:"Preview with this start."`
 	End      time.Time `query:"end" doc:"Preview with this end."`
+	First    time.Time `query:"first" doc:"Preview with this first due time."`
+	TTL      spanText  `query:"ttl" doc:"Preview with this life of the schedule."`
+
+	Calendars []string `query:"calendars" maxItems:"8" nullable:"false" doc:"Preview with these calendars."`
 }
+
+// spanText is a Duration in a query: huma reads only its text.
+type spanText string
+
+// Schema describes it to clients. The name is huma's.
+func (spanText) Schema(r huma.Registry) *huma.Schema { return Duration(0).Schema(r) }
+
+// nextFields are the fields of nextInput by the names of their settings.
+var nextFields = func() map[string]int {
+	fields := map[string]int{}
+	for _, name := range kernel.ScheduleFields() {
+		for f := range reflect.TypeFor[nextInput]().Fields() {
+			if f.Tag.Get("query") == name {
+				fields[name] = f.Index[0]
+			}
+		}
+		if fields[name] == 0 {
+			panic("add a query parameter to nextInput in api/jobs.go: " + name)
+		}
+	}
+	return fields
+}()
 
 type nextFires struct {
 	Words    string      `json:"words,omitempty"`
@@ -322,23 +349,28 @@ func (a *API) editJob(ctx context.Context, in *editInput) (*jobAnswer, error) {
 
 func (a *API) nextFires(ctx context.Context, in *nextInput) (*struct{ Body nextFires }, error) {
 	edit := kernel.Edit{Key: jobs.Key(in.Key)}
-	if in.Schedule != "" {
-		edit.Set.Schedule = &in.Schedule
+	from := reflect.ValueOf(in).Elem()
+	for _, name := range kernel.ScheduleFields() {
+		switch v := from.Field(nextFields[name]); t := v.Interface().(type) {
+		case spanText:
+			var d Duration
+			if t == "" {
+				continue
+			}
+			if err := d.UnmarshalText([]byte(t)); err != nil {
+				return nil, err
+			}
+			edit.Set.Set(name, d)
+		default:
+			if !v.IsZero() {
+				edit.Set.Set(name, t)
+			}
+		}
 	}
-	if in.Zone != "" {
-		edit.Set.Zone = &in.Zone
-	}
-	if in.Gap != "" {
-		edit.Set.Gap = (*jobs.Gap)(&in.Gap)
-	}
-	if in.Twice != "" {
-		edit.Set.Twice = (*jobs.Twice)(&in.Twice)
-	}
-	if !in.Start.IsZero() {
-		edit.Set.Start = new(kernel.Instant(in.Start))
-	}
-	if !in.End.IsZero() {
-		edit.Set.End = new(kernel.Instant(in.End))
+	for _, t := range []*time.Time{edit.Set.Start, edit.Set.End, edit.Set.First} {
+		if t != nil {
+			*t = kernel.Instant(*t)
+		}
 	}
 	job, err := a.ops.Preview(ctx, who(ctx), edit, in.N)
 	if at, ok := errors.AsType[*schedule.Error](err); ok {

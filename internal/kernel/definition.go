@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"time"
 
@@ -210,6 +211,16 @@ type Earlier struct {
 	First          time.Time
 	TTL            time.Duration
 	Calendars      []string
+}
+
+// ScheduleFields returns the names of the settings that shape the schedule: those of Earlier.
+func ScheduleFields() (names []string) {
+	for i, name := range fieldNames {
+		if _, ok := reflect.TypeFor[Earlier]().FieldByName(settingsType.Field(i).Name); ok {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // Earlier returns the job's schedule for Undecided.

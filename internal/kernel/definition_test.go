@@ -142,6 +142,22 @@ func TestEverySettingHasBounds(t *testing.T) {
 	}
 }
 
+// A change of a setting of the schedule changes the due times, and an earlier schedule restores it.
+func TestScheduleFields(t *testing.T) {
+	const file = "internal/kernel/definition.go"
+	for i, name := range Fields() {
+		var was, is Definition
+		filler{1}.fill(is.Policy.At(name), name)
+		shapes := slices.Contains(ScheduleFields(), name)
+		if is.Policy.SameTimes(&was.Policy) == shapes {
+			t.Errorf("setting %s: SameTimes and Earlier in %s must both have it, or none of them", name, file)
+		}
+		if field := settingsType.Field(i).Name; shapes && !reflect.DeepEqual(was.With(is.Earlier(noon)).Policy.Field(name), is.Policy.Field(name)) {
+			t.Errorf("Earlier() and With() in %s do not carry field %s", file, field)
+		}
+	}
+}
+
 func TestArguments(t *testing.T) {
 	pad := func(n int) string { return `{"x":"` + strings.Repeat("x", n-8) + `"}` }
 	nest := func(n int) string { return strings.Repeat(`{"a":`, n-1) + "{}" + strings.Repeat("}", n-1) }

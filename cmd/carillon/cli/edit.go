@@ -170,14 +170,16 @@ func (e edit) names() (names []string) {
 }
 
 // timed are the fields that decide when a job is due.
-var timed = []string{"schedule", "zone", "gap", "twice", "start", "end"}
+var timed = kernel.ScheduleFields()
 
 // preview shows what an edit would change. The server parses the schedule and stores nothing.
 func (a *asker) preview(ctx context.Context, before api.Job, e edit) error {
 	after := before
 	terms := map[string]string{}
 	for _, name := range timed {
-		terms[name] = textOf(e.set[name])
+		if v, set := e.set[name]; set {
+			terms[name] = fieldText(name, v)
+		}
 	}
 	var next fires
 	if value(before.Schedule) != "" || terms["schedule"] != "" {

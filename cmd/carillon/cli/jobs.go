@@ -287,14 +287,14 @@ func policyOf(p api.Policy) map[string]string {
 // fieldText formats a field's JSON as its flag takes it.
 func fieldText(name string, raw json.RawMessage) string {
 	var text string
-	var tags []string
+	var list []string
 	var limits []api.Limit
 	var rules []api.RetryRule
 	switch {
 	case json.Unmarshal(raw, &text) == nil:
 		return clean(text)
-	case (name == "tags" || name == "needs") && json.Unmarshal(raw, &tags) == nil:
-		return clean(strings.Join(tags, ","))
+	case json.Unmarshal(raw, &list) == nil:
+		return clean(strings.Join(list, ","))
 	case name == "limits" && json.Unmarshal(raw, &limits) == nil:
 		return clean(kernel.LimitsText(api.Limits(limits)))
 	case name == "retryRules" && json.Unmarshal(raw, &rules) == nil:

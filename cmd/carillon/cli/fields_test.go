@@ -1,0 +1,34 @@
+package cli
+
+import (
+	"encoding/json"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/api"
+)
+
+// Each field has a type that its flag reads, and the text of its value reads back as the same value.
+func TestFieldsReadWhatTheyShow(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	samples := map[reflect.Type]any{}
+	for _, v := range []any{"text", 7, true, api.Duration(90 * time.Second), now, []string{"a", "b"}, []api.Limit{{Name: "db", Max: 3}},
+		[]api.RetryRule{{Codes: []string{"502"}, Attempts: new(3), Delay: new(api.Duration(time.Second))}}, api.Rate{Max: 10, Per: time.Second}, 1.5, api.Object(`{"a":1}`)} {
+		samples[reflect.TypeOf(v)] = v
+	}
+	for _, f := range fields {
+		sample, ok := samples[f.kind]
+		if !ok {
+			t.Errorf("field %s has type %s: add it to read in cmd/carillon/cli/fields.go, and a sample here", f.name, f.kind)
+			continue
+		}
+		want, err := json.Marshal(sample)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := f.read(fieldText(f.name, want), now); err != nil || string(got) != string(want) {
+			t.Errorf("field %s: the text %q reads back as %s, want %s (%v)", f.name, fieldText(f.name, want), got, want, err)
+		}
+	}
+}
