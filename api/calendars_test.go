@@ -75,11 +75,17 @@ func TestExplainAt(t *testing.T) {
 		"2150-12-25T12:00:00Z": "The calendar christmas excludes 2150-12-25T12:00:00Z (12-25).",
 		"2150-12-26T12:00:00Z": "It is due at 2150-12-26T12:00:00Z.",
 		"2150-12-26T12:30:00Z": "It is not due at 2150-12-26T12:30:00Z; the nearest due times are 2150-12-26T12:00:00Z and 2150-12-26T13:00:00Z.",
-		"1990-01-01T12:00:00Z": "and does not cover 1990-01-01T12:00:00Z.",
+		"1990-01-01T12:00:00Z": ", after 1990-01-01T12:00:00Z.",
 	} {
 		e := read[api.Explanation](t, d.send("GET", "/api/v1/jobs/tick/explain?at="+at, ""))
-		if len(e.Text) < 2 || !strings.HasSuffix(e.Text[0], want) {
+		if len(e.Text) == 0 || !strings.HasSuffix(e.Text[0], want) {
 			t.Errorf("%s: %q, want %q", at, e.Text, want)
 		}
+	}
+	// The pause is younger than the past time, and no worker is online.
+	d.apply(kernel.Pause{Key: "tick", Reason: "stocktaking"})
+	e := read[api.Explanation](t, d.send("GET", "/api/v1/jobs/tick/explain?at=1990-01-01T12:00:00Z", ""))
+	if len(e.Text) != 2 || !strings.HasPrefix(e.Text[1], "It is paused now, by ") || !strings.HasSuffix(e.Text[1], ", after that time: stocktaking.") {
+		t.Errorf("a past time, before a pause: %q", e.Text)
 	}
 }

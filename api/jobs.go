@@ -170,9 +170,9 @@ func (a *API) routeJobs() {
 // Explanation explains why a job runs or does not.
 type Explanation struct {
 	Text    []string       `json:"text" nullable:"false"`
-	Missed  []Missed       `json:"missed" nullable:"false" doc:"The latest due times without a run, newest first."`
-	Runs    map[string]int `json:"runs" doc:"Its unfinished runs, by state."`
-	Workers int            `json:"workers" doc:"Workers that have the job."`
+	Missed  []Missed       `json:"missed" nullable:"false" doc:"The latest due times without a run, newest first. For a past time: the range that has it."`
+	Runs    map[string]int `json:"runs" doc:"Its unfinished runs now, by state."`
+	Workers int            `json:"workers" doc:"Workers that have the job now."`
 }
 
 // Missed is a range of due times that have no run.
@@ -185,20 +185,19 @@ type Missed struct {
 
 type explainInput struct {
 	JobPath
-	At time.Time `query:"at" doc:"Adds a first sentence: why it ran or did not run at this due time."`
+	At time.Time `query:"at" doc:"Explain this time instead of now: first why it ran or did not run. For a past time, text has what was recorded of it; present facts are marked with now."`
 }
 
 func (a *API) explain(ctx context.Context, in *explainInput) (*struct{ Body Explanation }, error) {
-	e, err := a.ops.Explain(ctx, who(ctx), jobs.Key(in.Key))
+	explain := a.ops.Explain
+	if !in.At.IsZero() {
+		explain = func(ctx context.Context, asker ops.Who, key jobs.Key) (ops.Explanation, error) {
+			return a.ops.ExplainAt(ctx, asker, key, kernel.Instant(in.At))
+		}
+	}
+	e, err := explain(ctx, who(ctx), jobs.Key(in.Key))
 	if err != nil {
 		return nil, err
-	}
-	if !in.At.IsZero() {
-		at, err := a.ops.ExplainAt(ctx, who(ctx), jobs.Key(in.Key), kernel.Instant(in.At))
-		if err != nil {
-			return nil, err
-		}
-		e.Text = append([]string{at}, e.Text...)
 	}
 	out := Explanation{Text: e.Text, Missed: make([]Missed, len(e.Missed)), Runs: map[string]int{}, Workers: e.Workers}
 	for i, m := range e.Missed {

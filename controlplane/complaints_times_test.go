@@ -320,10 +320,10 @@ func TestTemporal8087(t *testing.T) {
 			0:                "The run of 2000-01-01T00:01:00Z is Succeeded.",
 			time.Minute:      "The run of 2000-01-01T00:02:00Z is Skipped, because there was no free slot",
 			5 * time.Minute:  "It did not run at 2000-01-01T00:06:00Z: the scheduler could not fire them in time.",
-			30 * time.Second: "It is not due at 2000-01-01T00:01:30Z",
+			30 * time.Second: "It was not due at 2000-01-01T00:01:30Z",
 		} {
-			if why, err := verbs.ExplainAt(h.ctx, ops.Who{}, "long", first.Add(at)); err != nil || !strings.HasPrefix(why, want) {
-				t.Errorf("%v: %q, %v, want %q", at, why, err, want)
+			if why, err := verbs.ExplainAt(h.ctx, ops.Who{}, "long", first.Add(at)); err != nil || !strings.HasPrefix(why.Text[0], want) {
+				t.Errorf("%v: %q, %v, want %q", at, why.Text, err, want)
 			}
 		}
 		for _, key := range []jobs.Key{"once", "never", "long"} {

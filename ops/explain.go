@@ -87,22 +87,34 @@ func (e *Explanation) held(g *kernel.Global, now time.Time) {
 		e.add("It is disabled: every run of it is skipped.")
 	}
 	if p := e.Job.Paused; p != nil && paused(e.Job.Definition, now) {
-		until, why := "until resumed", ""
+		until := "until resumed"
 		if !p.Until.IsZero() {
 			until = "until " + clock(p.Until)
 		}
-		if reason := p.Why(); reason != "" {
-			why = ": " + reason
-		}
-		e.add("It is paused by %s %s%s.", strings.TrimPrefix(p.By, "person:"), until, why)
+		e.add("It is paused by %s %s%s.", named(p.By), until, reason(p))
 	}
-	debug := g.TriggeredDebug
-	if e.Job.Kind == kernel.Recurring {
-		debug = g.RecurringDebug
-	}
+	debug := debugOf(g, e.Job.Kind)
 	if debug.On {
-		e.add("Debug mode of %s jobs is on, by %s: only runs started by hand run.", e.Job.Kind, strings.TrimPrefix(debug.By, "person:"))
+		e.add("Debug mode of %s jobs is on, by %s: only runs started by hand run.", e.Job.Kind, named(debug.By))
 	}
+}
+
+// debugOf returns the debug mode of a kind of job.
+func debugOf(g *kernel.Global, kind kernel.Kind) kernel.Debug {
+	if kind == kernel.Recurring {
+		return g.RecurringDebug
+	}
+	return g.TriggeredDebug
+}
+
+func named(actor string) string { return strings.TrimPrefix(actor, "person:") }
+
+// reason is the reason of a pause, as the end of a sentence.
+func reason(p *kernel.Held) string {
+	if why := p.Why(); why != "" {
+		return ": " + why
+	}
+	return ""
 }
 
 // waiting explains what its runs wait for.

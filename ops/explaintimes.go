@@ -10,12 +10,11 @@ import (
 
 // afterEnd explains the next due time of a job whose due times count from the end of its last run.
 func (o *Ops) afterEnd(d *kernel.Definition, when *schedule.Plan, at time.Time) (says string, whole bool) {
-	if d.Waits() {
-		return fmt.Sprintf("Its due times count from the end of its last run, and run %s is unfinished: its next due time is not known yet.", d.Running), true
-	}
 	now := o.Now()
 	next, ok := when.Next(now)
 	switch {
+	case at.After(now) && d.Waits():
+		return fmt.Sprintf("Its due times count from the end of its last run, and run %s is unfinished: its next due time is not known yet.", d.Running), true
 	case !at.After(now):
 		return fmt.Sprintf("It was not due at %s: its due times count from the end of its last run, and no run was due then.", clock(at)), true
 	case ok && at.After(next):

@@ -48,10 +48,12 @@ func TestExplainAtOfUnusualTimes(t *testing.T) {
 		{"delay", "18:00:00", []string{"; later due times count from the end of that run."}, ""},
 		{"gone", "13:00:00", []string{"It would not run at 2026-11-21T13:00:00Z: it is stopped since 2026-11-21T12:02:00Z, because no worker of the app app has it any more."}, ""},
 	} {
-		says, err := d.ExplainAt(t.Context(), ann, c.key, at(c.at))
+		e, err := d.ExplainAt(t.Context(), ann, c.key, at(c.at))
 		if err != nil {
 			t.Errorf("%s at %s: %v", c.key, c.at, err)
+			continue
 		}
+		says := e.Text[0]
 		for _, want := range c.says {
 			if !strings.Contains(says, want) {
 				t.Errorf("%s at %s: %q, want %q", c.key, c.at, says, want)
@@ -62,7 +64,7 @@ func TestExplainAtOfUnusualTimes(t *testing.T) {
 		}
 	}
 	d.now = at("13:05:00")
-	if says, err := d.ExplainAt(t.Context(), ann, "gone", at("13:00:00")); err != nil || !strings.Contains(says, "which is undecided: the job is stopped since 2026-11-21T12:02:00Z") {
-		t.Errorf("a due time of a stopped job: %q, %v", says, err)
+	if e, err := d.ExplainAt(t.Context(), ann, "gone", at("13:00:00")); err != nil || !strings.Contains(e.Text[0], "which is undecided: the job is stopped since 2026-11-21T12:02:00Z") {
+		t.Errorf("a due time of a stopped job: %q, %v", e.Text, err)
 	}
 }

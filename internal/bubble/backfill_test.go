@@ -131,8 +131,8 @@ func TestBackfillOfWhatWasMissed(t *testing.T) {
 			t.Errorf("%d runs belong to the replay (%v)", len(gone.Runs), err)
 		}
 		says, err := o.ExplainAt(t.Context(), person, "nightly", day(1).Add(3*time.Hour))
-		if err != nil || says != "The run of 2000-01-01T03:00:00Z is Succeeded; ann requested it by a backfill at 2000-01-01T10:30:00Z." {
-			t.Errorf("it is explained by %q (%v)", says, err)
+		if err != nil || says.Text[0] != "The run of 2000-01-01T03:00:00Z is Succeeded; ann requested it by a backfill at 2000-01-01T10:30:00Z." {
+			t.Errorf("it is explained by %q (%v)", says.Text, err)
 		}
 	})
 }

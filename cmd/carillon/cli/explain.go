@@ -17,8 +17,8 @@ func (a *asker) explainCommand() *cobra.Command {
 	var at string
 	c := &cobra.Command{Use: "explain <key or run>", Short: "Explain why a job does not run, or why a run waits", Args: one("the key of a job, or the id of a run"),
 		Long: "Explain why a job runs or does not, now or at a time, or why a run is in its state: a summary first, then the details.\n\n" +
-			"A time may be past or future: " + momentHelp + ".",
-		Example:           lines("carillon explain demo.report", "carillon explain demo.report --at '2026-12-25 09:00'", "carillon explain 0197f5a0-3b1c-7000-8000-000000000001"),
+			"A time may be past or future: " + momentHelp + ". For a past time, the text is what was recorded of it; facts of the present are marked with now.",
+		Example:           lines("carillon explain demo.report", "carillon explain demo.report --at '2026-12-25 09:00'", "carillon explain demo.report --at 'today 02:30'", "carillon explain 0197f5a0-3b1c-7000-8000-000000000001"),
 		ValidArgsFunction: a.completeKeys}
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		if _, err := jobs.ParseID(args[0]); err == nil {
