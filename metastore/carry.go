@@ -111,11 +111,20 @@ func (s *Sum) add(b []byte) {
 	}
 }
 
+// Counts returns the number of rows of each kind, by its name for users.
+func (a Account) Counts() map[string]int64 {
+	counts := map[string]int64{}
+	for what, sum := range a {
+		counts[shown(what)] = sum.Count
+	}
+	return counts
+}
+
 // String lists the kinds and their numbers.
 func (a Account) String() string {
 	var parts []string
 	for _, what := range slices.Sorted(maps.Keys(a)) {
-		parts = append(parts, fmt.Sprintf("%d %s", a[what].Count, what))
+		parts = append(parts, fmt.Sprintf("%d %s", a[what].Count, shown(what)))
 	}
 	if len(parts) == 0 {
 		return "nothing"
@@ -131,25 +140,39 @@ func (a Account) Differences(b Account) string {
 	for _, what := range slices.Sorted(maps.Keys(both)) {
 		switch given, found := a[what], b[what]; {
 		case given.Count != found.Count:
-			parts = append(parts, fmt.Sprintf("%d %s are %d", given.Count, what, found.Count))
+			parts = append(parts, fmt.Sprintf("%d %s are %d", given.Count, shown(what), found.Count))
 		case given != found:
-			parts = append(parts, fmt.Sprintf("%d %s differ", given.Count, what))
+			parts = append(parts, fmt.Sprintf("%d %s differ", given.Count, shown(what)))
 		}
 	}
 	return strings.Join(parts, ", ")
 }
 
-// kindNames are the names of kinds of rows, for people.
+// kindNames are the kinds of rows in an Account. Backups store them as keys: they never change, see shown.
 var kindNames = map[kernel.RowKind]string{
 	kernel.RowDefinition: "jobs", kernel.RowRun: "live runs", kernel.RowGate: "limits in use", kernel.RowUnique: "unique keys", kernel.RowMissed: "missed ranges",
 	kernel.RowTally: "tallies", kernel.RowGlobal: "tenants' settings", kernel.RowToken: "tokens", kernel.RowSession: "sessions", kernel.RowAudit: "audits",
 }
 
 const (
-	endedName   = "runs that are over" // stored in backups as a key
+	endedName   = "runs that are over" // stored in backups as a key, see shown
 	leftOutName = "damaged runs left out"
 	linesName   = "log lines"
 )
+
+// shown is the name of a kind in an Account, for users. The keys of later kinds have a number.
+func shown(what string) string {
+	var kind kernel.RowKind
+	if _, err := fmt.Sscanf(what, kindNumber, &kind); err == nil {
+		return kind.String()
+	}
+	if what == endedName {
+		return "finished runs"
+	}
+	return what
+}
+
+const kindNumber = "rows of kind %d"
 
 // Counted is content that is counted as it is read.
 type Counted struct {
@@ -233,7 +256,7 @@ func kindName(k kernel.RowKind) string {
 	if name, ok := kindNames[k]; ok {
 		return name
 	}
-	return fmt.Sprintf("rows of kind %d", k)
+	return fmt.Sprintf(kindNumber, k)
 }
 
 // Ended counts finished runs; those of a tenant with their place in its history. It also counts those that are left

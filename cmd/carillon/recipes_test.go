@@ -62,7 +62,7 @@ func TestRecipesOfBackups(t *testing.T) {
 	p.end()
 	shell(t, lines[1], tmp, replace, env)
 	text := shell(t, lines[2], tmp, replace, env)
-	if !strings.Contains(text, "1 runs that are over") {
+	if !strings.Contains(text, "1 finished runs") {
 		t.Errorf("output: %s", text)
 	}
 	p = start(t, "server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--data", filepath.Join(tmp, "restored"))

@@ -200,7 +200,7 @@ func TestStoreCopy(t *testing.T) {
 						t.Errorf("the source has changed: it was\n%sand is\n%s", first, text)
 					}
 					first = text
-					for _, what := range []string{"2 jobs", "live runs", "runs that are over", "log lines", "tokens", "audits", "tallies", "limits in use"} {
+					for _, what := range []string{"2 jobs", "live runs", "finished runs", "log lines", "tokens", "audits", "tallies", "limits in use"} {
 						if !strings.Contains(text, what) {
 							t.Errorf("%s: %s", what, text)
 						}

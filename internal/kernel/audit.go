@@ -59,16 +59,16 @@ func (c Delete) Check() error { return c.Key.Check() }
 // Check validates the rows.
 func (c PurgeAudit) Check() error {
 	if len(c.Refs) > MaxTrim {
-		return Invalid("trim of %d rows, at most %d are allowed", len(c.Refs), MaxTrim)
+		return Invalid("purge of %d rows of the audit, at most %d are allowed", len(c.Refs), MaxTrim)
 	}
 	for _, r := range c.Refs {
 		switch r.Kind {
 		case RowTally, RowMissed, RowSession, RowToken, RowDefinition:
 		default:
-			return Invalid("rows of kind %d are not trimmed", r.Kind)
+			return Invalid("%s are not purged with the audit", r.Kind)
 		}
 	}
-	return checkTime("age of what is trimmed", c.Before)
+	return checkTime("age of purged rows", c.Before)
 }
 
 // AuditRef returns the reference of an audit.

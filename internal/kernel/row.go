@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -25,6 +26,18 @@ const (
 	RowHistory    RowKind = 12
 	RowCalendar   RowKind = 13
 )
+
+var rowKinds = [...]string{RowDefinition: "jobs", RowRun: "runs", RowGate: "limits in use", RowUnique: "unique keys", RowMissed: "missed ranges",
+	RowTally: "tallies", RowGlobal: "tenants' settings", RowStore: "store states", RowToken: "tokens", RowSession: "sessions",
+	RowAudit: "audits", RowHistory: "earlier settings of jobs", RowCalendar: "calendars"}
+
+// String names the rows of a kind, for users.
+func (k RowKind) String() string {
+	if int(k) < len(rowKinds) && rowKinds[k] != "" {
+		return rowKinds[k]
+	}
+	return fmt.Sprintf("rows of the unknown kind %d", uint8(k))
+}
 
 // Ref identifies a row. Which fields are used depends on the kind; it is comparable, and so a map key.
 type Ref struct {

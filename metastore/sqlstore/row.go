@@ -94,7 +94,7 @@ func decode[R kernel.Row](body []byte) (R, error) {
 	}
 	r, ok := row.(R)
 	if !ok {
-		return none, kernel.Invalid("unexpected row of kind %d", row.Ref().Kind)
+		return none, kernel.Invalid("unexpected row: it is one of the %s", row.Ref().Kind)
 	}
 	return r, nil
 }

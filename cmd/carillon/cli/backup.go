@@ -44,11 +44,7 @@ func (a *asker) backupCommand() *cobra.Command {
 			if info, err := os.Stat(args[0]); err == nil {
 				size = info.Size()
 			}
-			counts := map[string]int64{}
-			for what, sum := range f.Account {
-				counts[what] = sum.Count
-			}
-			raw, err := json.Marshal(map[string]any{"file": args[0], "bytes": size, "at": f.At, "from": f.From, "holds": counts})
+			raw, err := json.Marshal(map[string]any{"file": args[0], "bytes": size, "at": f.At, "from": f.From, "holds": f.Account.Counts()})
 			if err != nil {
 				return err
 			}
