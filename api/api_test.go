@@ -221,6 +221,9 @@ func TestRuns(t *testing.T) {
 	if p := d.send("GET", "/api/v1/runs/"+jobs.NewID(time.Now()).String(), "").problem(t); p.Status != 404 || p.Code != "not_found" {
 		t.Fatalf("an unknown run: %+v", p)
 	}
+	if p := d.send("GET", "/api/v1/runs/00000000-0000-0000-0000-000000000000", "").problem(t); p.Status != 404 || p.Detail != "there is no run with the zero ID" {
+		t.Fatalf("the zero ID: %+v", p)
+	}
 }
 
 func TestDebugModeNamesWhatItHolds(t *testing.T) {

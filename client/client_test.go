@@ -241,7 +241,7 @@ func TestLostAnswers(t *testing.T) {
 						if c.done {
 							apply()
 						}
-						return metastore.Refused(batch, kernel.Refuse(c.code, "no answer"))
+						return metastore.Refused(batch, kernel.Refuse(c.code, "%s: no answer", c.code)) // as stores say it
 					}
 					return apply()
 				}
@@ -252,6 +252,9 @@ func TestLostAnswers(t *testing.T) {
 				}
 				if c.want != nil && (!errors.Is(err, c.want) || jobs.CodeOf(err) != c.want || !strings.Contains(err.Error(), "no answer")) {
 					t.Errorf("error is %v, want %v", err, c.want)
+				}
+				if c.want == jobs.Unknown && !strings.HasSuffix(err.Error(), "outcome unknown: no response in time: no answer") {
+					t.Errorf("an unknown outcome: %v", err)
 				}
 				if c.want == nil && (err != nil || run.Duplicate) {
 					t.Errorf("run is %+v, %v", run, err)

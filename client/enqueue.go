@@ -208,11 +208,11 @@ func (c *Client) send(ctx context.Context, batch []kernel.Envelope) []metastore.
 			continue
 		}
 		for _, i := range open {
-			code, what := jobs.Unavailable, "not stored in time"
-			if doubtful[i] {
-				code, what = jobs.Unknown, "no response in time, it may or may not have been stored"
+			if err := results[i].Err; doubtful[i] {
+				results[i].Err = kernel.OutcomeUnknown("no response in time: %v", err)
+			} else {
+				results[i].Err = kernel.Refuse(jobs.Unavailable, "not stored in time: %v", err)
 			}
-			results[i].Err = kernel.Refuse(code, "%s: %v", what, results[i].Err)
 		}
 		return results
 	}

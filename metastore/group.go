@@ -87,7 +87,7 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 		if g.takeBack(s) {
 			return Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", ctx.Err()))
 		}
-		return Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %v before the answer came", ctx.Err()))
+		return Refused(batch, kernel.OutcomeUnknown("%v before the answer came", ctx.Err()))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/outcome"
@@ -77,3 +78,22 @@ func Refuse(c jobs.Code, format string, args ...any) error {
 
 // Invalid is Refuse with BadInput.
 func Invalid(format string, args ...any) error { return Refuse(jobs.BadInput, format, args...) }
+
+// NoRun is the refusal for a run that does not exist.
+func NoRun(id jobs.ID) error {
+	if id.IsZero() { // its text is empty
+		return Refuse(jobs.NotFound, "there is no run with the zero ID")
+	}
+	return Refuse(jobs.NotFound, "there is no run %s", id)
+}
+
+// OutcomeUnknown is the refusal for a command that may have been applied. Its text says so once, even if err does too:
+// several layers may have sent the command.
+func OutcomeUnknown(format string, args ...any) error {
+	says := string(jobs.Unknown)
+	text := strings.ReplaceAll(fmt.Sprintf(format, args...), says+": ", "")
+	if text = strings.TrimSuffix(text, ": "+says); text != says {
+		says += ": " + text
+	}
+	return Refuse(jobs.Unknown, "%s", says)
+}

@@ -245,3 +245,18 @@ func TestCodesSurviveWrapping(t *testing.T) {
 		t.Error("of an error without a code, something is known")
 	}
 }
+
+// However many layers report an unknown outcome, the text says it once.
+func TestOutcomeUnknownIsSaidOnce(t *testing.T) {
+	lost := errors.New("the connection was lost")
+	for want, err := range map[string]error{
+		"outcome unknown: the connection was lost":         OutcomeUnknown("%v", lost),
+		"outcome unknown: commit: the connection was lost": OutcomeUnknown("commit: %v", OutcomeUnknown("%v", lost)),
+		"outcome unknown": OutcomeUnknown("%v", jobs.Unknown),
+		"outcome unknown: no response in time: the server has left": OutcomeUnknown("no response in time: %v", OutcomeUnknown("the server has left: %v", jobs.Unknown)),
+	} {
+		if err.Error() != want || jobs.CodeOf(err) != jobs.Unknown {
+			t.Errorf("%v (%s), want %s", err, jobs.CodeOf(err), want)
+		}
+	}
+}

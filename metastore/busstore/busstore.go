@@ -158,7 +158,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			if err = d.answered(asked, answers, asking); err == nil {
 				continue
 			}
-			d.doubtful(asked, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", err))
+			d.doubtful(asked, kernel.OutcomeUnknown("%v", err))
 		case errors.Is(err, bus.ErrNoReceiver), code == jobs.Unavailable:
 			d.undone(asked, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 		case code != jobs.Unknown: // the server refused the whole request
@@ -168,7 +168,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 			continue
 		default:
 			d.closed = errors.Is(err, bus.ErrClosed)
-			d.doubtful(asked, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", err))
+			d.doubtful(asked, kernel.OutcomeUnknown("%v", err))
 		}
 		d.undone(open, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 		return
@@ -223,7 +223,7 @@ func (d *delivery) answered(asked []int, answers []byte, asking time.Time) error
 			*d.result(i) = r
 		}
 	}
-	d.doubtful(asked[len(results):], kernel.Refuse(jobs.Unknown, "outcome unknown: no answer arrived"))
+	d.doubtful(asked[len(results):], kernel.OutcomeUnknown("no answer arrived"))
 	return nil
 }
 

@@ -76,7 +76,7 @@ func (e *Engine) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kern
 	}
 	run, err := e.archive.Get(ctx, tenant, id)
 	if err == nil && run == nil {
-		err = kernel.Refuse(jobs.NotFound, "there is no run %s", id)
+		err = kernel.NoRun(id)
 	}
 	return run, err
 }

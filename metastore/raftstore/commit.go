@@ -78,9 +78,9 @@ func (s *Store) answer(p proposed) []metastore.Result {
 	case []metastore.Result:
 		return r
 	case error:
-		return metastore.Refused(p.batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %v", r))
+		return metastore.Refused(p.batch, kernel.OutcomeUnknown("%v", r))
 	}
-	return metastore.Refused(p.batch, kernel.Refuse(jobs.Unknown, "outcome unknown: no answer to the log entry"))
+	return metastore.Refused(p.batch, kernel.OutcomeUnknown("no answer to the log entry"))
 }
 
 // outcome converts an error of raft for a command. Only what certainly is not in the log is Unavailable.
@@ -89,5 +89,5 @@ func outcome(err error) error {
 	case errors.Is(err, raft.ErrNotLeader), errors.Is(err, raft.ErrEnqueueTimeout), errors.Is(err, raft.ErrLeadershipTransferInProgress):
 		return kernel.Refuse(jobs.Unavailable, "not done: %v", err)
 	}
-	return kernel.Refuse(jobs.Unknown, "outcome unknown: %v", fmt.Errorf("commit: %w", err))
+	return kernel.OutcomeUnknown("%v", fmt.Errorf("commit: %w", err))
 }

@@ -42,7 +42,7 @@ func (s *Store) commit(batch []kernel.Envelope) []metastore.Result {
 		return results
 	case sent:
 		s.log.Warn("the outcome of a commit is unknown", "err", err)
-		return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "outcome unknown: %s did not report whether it has committed", s.dialect.name))
+		return metastore.Refused(batch, kernel.OutcomeUnknown("%s did not report whether it has committed", s.dialect.name))
 	}
 	s.log.Warn("a commit failed", "err", err)
 	if errors.Is(err, metastore.ErrTooOld) {

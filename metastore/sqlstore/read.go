@@ -79,7 +79,7 @@ func (s *Store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (found 
 	err = rowsOf(ctx, s, "read a run", func(run *kernel.Run) bool { found = run; return false },
 		"SELECT body FROM carillon_runs WHERE tenant = ? AND id = ?", string(tenant), bytesOf(id))
 	if err == nil && found == nil {
-		err = kernel.Refuse(jobs.NotFound, "there is no run %s", id)
+		err = kernel.NoRun(id)
 	}
 	return found, err
 }
