@@ -159,8 +159,8 @@ func RulesOf(list []jobs.RetryRule) []RetryRule {
 
 // Policy is the settings of a job. Fields that are left out are not set.
 type Policy struct {
-	Name           *string    `json:"name,omitempty" maxLength:"200"`
-	Description    *string    `json:"description,omitempty"`
+	Name           *string    `json:"name,omitempty" maxLength:"200" doc:"Display name; empty = the key."`
+	Description    *string    `json:"description,omitempty" doc:"What the job does, for users."`
 	Tags           *[]string  `json:"tags,omitempty" maxItems:"32" nullable:"false"`
 	Schedule       *string    `json:"schedule,omitempty" maxLength:"256" doc:"Cron, an interval, an ISO 8601 repeat or an instant; empty = no schedule." example:"0 30 2 * * *"`
 	Zone           *string    `json:"zone,omitempty" maxLength:"100" doc:"IANA name." example:"Europe/Berlin"`
@@ -172,16 +172,16 @@ type Policy struct {
 	MaxConcurrency *int       `json:"maxConcurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs; 0 = no limit."`
 	Limits         *[]Limit   `json:"limits,omitempty" maxItems:"8" nullable:"false" doc:"Concurrency limits shared with other jobs, by name."`
 	Overlap        *string    `json:"overlap,omitempty" enum:"skip,queue,queue_one,replace" doc:"For a run that finds no free slot."`
-	Retries        *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
+	Retries        *int       `json:"retries,omitempty" minimum:"0" maximum:"1000" doc:"Max retries after a failed attempt; 0 = none."`
 	RetryDelay     *Duration  `json:"retryDelay,omitempty" doc:"Before the first retry, doubled each time; 0s = at once."`
-	RetryDelayMax  *Duration  `json:"retryDelayMax,omitempty"`
+	RetryDelayMax  *Duration  `json:"retryDelayMax,omitempty" doc:"The longest delay between two attempts."`
 	Timeout        *Duration  `json:"timeout,omitempty" doc:"Timeout of one attempt; 0s = none."`
 	OnLost         *string    `json:"onLost,omitempty" enum:"retry,fail" doc:"For a run whose worker is lost."`
 	LeaseLost      *string    `json:"leaseLost,omitempty" enum:"continue,cancel" doc:"For a run whose worker reaches no control plane."`
 	Misfire        *string    `json:"misfire,omitempty" enum:"fire_once,fire_all,skip" doc:"For missed due times."`
-	Priority       *int       `json:"priority,omitempty" minimum:"-100" maximum:"100"`
+	Priority       *int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"Higher first, among the runs of an app; -100 to 100."`
 	StartWithin    *Duration  `json:"startWithin,omitempty" doc:"Start deadline: a run that has not started by then is Skipped; 0s = none."`
-	Disabled       *bool      `json:"disabled,omitempty"`
+	Disabled       *bool      `json:"disabled,omitempty" doc:"Skip all runs."`
 	Route          *string    `json:"route,omitempty" enum:"any,first,last,round_robin,random,consistent_hash,least_recent,least_frequent,failover,idle,broadcast" doc:"Which of the matching workers gets a run."`
 	RouteBy        *string    `json:"routeBy,omitempty" maxLength:"200" doc:"The argument that consistent_hash hashes, such as customer.id; empty = the job's key."`
 	Needs          *[]string  `json:"needs,omitempty" maxItems:"32" nullable:"false" doc:"Worker tags that it requires: tag, or key=value."`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -264,12 +265,22 @@ func TestUnknownCommandSuggestsVerbs(t *testing.T) {
 	}
 }
 
-// Each command has a description.
-func TestHelpHasExamples(t *testing.T) {
+var flagName = regexp.MustCompile(`(?m)^ {2}(?:-\w, | {4})--([\w-]+)`)
+
+// Each command has a description and an example, and each of its flags a text.
+func TestHelpIsComplete(t *testing.T) {
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
-		if c.Example == "" || c.Short == "" {
+		if c.Short == "" {
+			t.Errorf("%s has no description", c.CommandPath())
+		}
+		if c.Example == "" {
 			t.Errorf("%s has no example", c.CommandPath())
+		}
+		for _, name := range flagName.FindAllStringSubmatch(c.LocalFlags().FlagUsages(), -1) { // without hidden ones
+			if f := c.LocalFlags().Lookup(name[1]); strings.TrimSpace(f.Usage) == "" {
+				t.Errorf("%s --%s has no text", c.CommandPath(), f.Name)
+			}
 		}
 		for _, sub := range c.Commands() {
 			walk(sub)
