@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 func (a *asker) runsCommand() *cobra.Command {
@@ -181,11 +182,19 @@ func runRemark(r *api.Run) string {
 	case r.Error != "":
 		return short(r.Error)
 	case r.Waits != "":
-		return "waits for a slot of " + short(r.Waits)
+		return "waits for " + waitsFor(r)
 	case r.State != jobs.Succeeded.String():
 		return r.Cause
 	}
 	return ""
+}
+
+// waitsFor names the full limit that a run waits for: the API has an ID for the limit of a job.
+func waitsFor(r *api.Run) string {
+	if r.Waits == "" {
+		return ""
+	}
+	return "a slot of " + short(ops.GateText(r.Waits))
 }
 
 func progressText(p *api.Progress) string {
@@ -282,7 +291,7 @@ func runPage(p *page, r *api.Run) {
 	}
 	p.facts("run", r.ID, "job", string(r.Job), "state", state, "stuck", p.paint(red, yes(r.Stuck, "cancelled, but the handler has not returned")),
 		"lingering", p.paint(yellow, yes(r.Lingering && !r.Stuck, "final, but the handler has not returned yet")), "origin", strings.TrimSpace(r.Origin+" "+clean(r.Actor)),
-		"parent", r.Parent, "unique", clean(r.Unique), "priority", strconv.Itoa(r.Priority), "attempts", attempts(r), "worker", clean(r.Worker), "waits for", clean(r.Waits),
+		"parent", r.Parent, "unique", clean(r.Unique), "priority", strconv.Itoa(r.Priority), "attempts", attempts(r), "worker", clean(r.Worker), "waits for", waitsFor(r),
 		"due", p.moment(r.Due), "created", p.moment(r.Created), "started", p.moment(r.Started), "ended", p.moment(r.Ended), "retry at", p.moment(r.RetryAt),
 		"times out", p.moment(r.Deadline), "took", yes(r.Started != nil, lasted(p, r)), "progress", progress, "args", args, "result", compact(r.Result), "error", p.paint(red, clean(r.Error)))
 	if len(r.Moves) == 0 {
