@@ -50,9 +50,17 @@ type Difference struct {
 func differencesOf(list []ops.Difference) []Difference {
 	out := make([]Difference, len(list))
 	for i, d := range list {
-		out[i] = Difference(d)
+		out[i] = Difference{d.Field, inAPI(d.Old), inAPI(d.New)}
 	}
 	return out
+}
+
+// inAPI converts a value whose JSON would differ from that of Policy.
+func inAPI(v any) any {
+	if rules, ok := v.([]jobs.RetryRule); ok {
+		return RulesOf(rules)
+	}
+	return v
 }
 
 // Planned is the planned change of a job.

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,7 +115,7 @@ func (o *Ops) whyPaused(ctx context.Context, who Who, run *kernel.Run) (string, 
 
 // whyWaits explains which limit a run waits for: a slot, or a rate.
 func (o *Ops) whyWaits(ctx context.Context, who Who, run *kernel.Run) (string, error) {
-	what := GateText(run.Waits)
+	what := kernel.GateText(run.Waits)
 	if !run.Opens.IsZero() {
 		return fmt.Sprintf("It is the first that waits for the rate limit of %s, which lets it start at %s.", what, clock(run.Opens)), nil
 	}
@@ -162,23 +161,6 @@ func limitAt(run *kernel.Run, d *kernel.Definition, g *kernel.Global) jobs.Limit
 		}
 	}
 	return jobs.Limit{}
-}
-
-// GateText describes the limit of a gate.
-func GateText(name string) string {
-	if limit, ok := strings.CutPrefix(name, kernel.LimitGate("")); ok {
-		return "limit " + limit
-	}
-	if app, ok := strings.CutPrefix(name, kernel.AppGate("")); ok {
-		return "app " + app
-	}
-	if _, ok := kernel.BackfillOf(name); ok {
-		return "its backfill"
-	}
-	if limit, value, ok := kernel.KeyOf(name); ok {
-		return "limit " + limit + " for " + cmp.Or(value, "runs without a value")
-	}
-	return "its job"
 }
 
 // CauseText returns a cause as the end of a sentence about a run's state; "" where the state needs none.

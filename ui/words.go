@@ -10,7 +10,6 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // The texts and formats of pages.
@@ -160,7 +159,7 @@ func count(n int) string {
 }
 
 // gate describes what a run waits for, by the name of the full gate.
-func gate(name string) string { return "a slot of " + ops.GateText(name) }
+func gate(name string) string { return "a slot of " + kernel.GateText(name) }
 
 // causes are the texts of why a run is in its state; other causes need none.
 var causes = map[kernel.Cause]string{

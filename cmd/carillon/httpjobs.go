@@ -108,9 +108,9 @@ func (c *config) httpJobsLine() string {
 	case !h.On:
 		return ""
 	case h.Allow == "":
-		return "run here; they may call what is public"
+		return "run here and may call public addresses"
 	default:
-		return "run here; they may call what is public, and " + strings.ReplaceAll(h.Allow, ",", ", ")
+		return "run here and may call public addresses, " + strings.ReplaceAll(h.Allow, ",", ", ")
 	}
 }
 

@@ -79,7 +79,7 @@ func TestDevRunsHTTPJobs(t *testing.T) {
 	p.post("/api/v1/jobs", `{"key":"here.ask","kind":"triggered","app":"http","http":{"request":[{"url":"`+target.URL+`"}]}}`)
 	p.post("/api/v1/jobs/here.ask/trigger", `{}`)
 	p.get("/api/v1/runs?job=here.ask&state=Succeeded", succeeded(1))
-	if want := "http   jobs run here; they may call what is public, and 127.0.0.0/8, ::1\n"; !strings.Contains(p.out.String(), want) {
+	if want := "http   jobs run here and may call public addresses, 127.0.0.0/8, ::1\n"; !strings.Contains(p.out.String(), want) {
 		t.Errorf("no %q in:\n%s", want, p.out)
 	}
 	p.end()

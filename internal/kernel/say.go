@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 
@@ -15,13 +16,13 @@ func (run *Run) Text(m *Move) string {
 	switch m.Cause {
 	case ByOverlap:
 		if run.Terms.Overlap == jobs.OverlapQueueOne {
-			return "another run of the job waits for a slot of " + m.Text + ", and only one may wait"
+			return "another run of the job waits for a slot of " + GateText(m.Text) + ", and only one may wait"
 		}
-		return "no free slot of " + m.Text
+		return "no free slot of " + GateText(m.Text)
 	case ByDeadline:
 		text := "not started by " + run.StartBy.Format("2006-01-02T15:04:05.000Z07:00")
 		if m.Text != "" {
-			text += ": no free slot of " + m.Text
+			text += ": no free slot of " + GateText(m.Text)
 		}
 		return text
 	}
@@ -41,9 +42,9 @@ func (run *Run) Text(m *Move) string {
 	case ByReplaced:
 		return "run " + strings.TrimPrefix(m.By, "run:") + " of the same job replaced it"
 	case ByNoWorker:
-		return "no worker that may take it was online"
+		return "no eligible worker was online"
 	case ByDepth:
-		return strconv.Itoa(MaxDepth) + " runs started each other in a chain: do these jobs follow each other in a circle?"
+		return strconv.Itoa(MaxDepth) + " runs started each other in a chain: check onSuccess and onFailure of these jobs for a cycle"
 	}
 	if m.State != jobs.Skipped {
 		return ""
@@ -57,6 +58,23 @@ func (run *Run) Text(m *Move) string {
 		return "the job is paused"
 	}
 	return ""
+}
+
+// GateText describes the limit of a gate.
+func GateText(name string) string {
+	if limit, ok := strings.CutPrefix(name, LimitGate("")); ok {
+		return "limit " + limit
+	}
+	if app, ok := strings.CutPrefix(name, AppGate("")); ok {
+		return "app " + app
+	}
+	if _, ok := BackfillOf(name); ok {
+		return "its backfill"
+	}
+	if limit, value, ok := KeyOf(name); ok {
+		return "limit " + limit + " for " + cmp.Or(value, "runs without a value")
+	}
+	return "its job"
 }
 
 // Why returns why a job is paused, for users.

@@ -56,10 +56,10 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 		gate, want string
 	}{
 		{ByDeadline, "", "not started by 2026-11-21T12:00:00.000Z"},
-		{ByDeadline, "job/k", "not started by 2026-11-21T12:00:00.000Z: no free slot of job/k"},
-		{ByOverlap, "job/k", "no free slot of job/k"},
+		{ByDeadline, "job/k", "not started by 2026-11-21T12:00:00.000Z: no free slot of its job"},
+		{ByOverlap, "job/k", "no free slot of its job"},
 		{ByDisabled, "", "the job is disabled"}, {ByPause, "", "the job is paused"}, {ByDebug, "", "debug mode of recurring jobs is on"},
-		{ByNoWorker, "", "no worker that may take it was online"},
+		{ByNoWorker, "", "no eligible worker was online"},
 	} {
 		r, err := waiting.Skip(at, skip.cause, skip.gate)
 		check(string(skip.cause), r, err, skip.want)
@@ -67,7 +67,7 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 	one := waiting
 	one.Terms.Overlap = jobs.OverlapQueueOne
 	r, err = one.Skip(at, ByOverlap, "job/k")
-	check("one that waits", r, err, "another run of the job waits for a slot of job/k, and only one may wait")
+	check("one that waits", r, err, "another run of the job waits for a slot of its job, and only one may wait")
 	r, err = waiting.Replace(at, by)
 	check("a newer run", r, err, "run "+by.String()+" of the same job replaced it")
 	r, err = begun(run).Cancel(at, "person:ann", "wrong customer")

@@ -14,7 +14,6 @@ import (
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/ops"
 )
 
 func (a *asker) runsCommand() *cobra.Command {
@@ -194,7 +193,7 @@ func waitsFor(r *api.Run) string {
 	if r.Waits == "" {
 		return ""
 	}
-	return "a slot of " + short(ops.GateText(r.Waits))
+	return "a slot of " + short(kernel.GateText(r.Waits))
 }
 
 func progressText(p *api.Progress) string {
