@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/client"
+	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -15,9 +15,7 @@ import (
 )
 
 // demo is a worker with demo jobs: each shows one feature.
-type demo struct {
-	client *client.Client // set before the first job runs
-}
+type demo struct{}
 
 // greeting has the arguments of demo.greet.
 type greeting struct {
@@ -50,7 +48,7 @@ const (
 	reportRows = 40
 )
 
-func (d *demo) jobs() []jobs.Job {
+func (d demo) jobs() []jobs.Job {
 	return []jobs.Job{
 		jobs.NewRecurring(jobs.RecurringFunc(d.chime), jobs.Options{Key: "demo.chime", Cron: "*/5 * * * * *", Tags: []string{"bells"},
 			Description: "Rings every five seconds."}),
@@ -71,12 +69,12 @@ func (d *demo) jobs() []jobs.Job {
 	}
 }
 
-func (d *demo) chime(ctx context.Context) error {
+func (demo) chime(ctx context.Context) error {
 	jobs.Log(ctx).Info("ding", "attempt", jobs.Attempt(ctx).Number)
 	return nil
 }
 
-func (d *demo) report(ctx context.Context) error {
+func (demo) report(ctx context.Context) error {
 	for i := range reportRows {
 		select {
 		case <-ctx.Done():
@@ -91,7 +89,7 @@ func (d *demo) report(ctx context.Context) error {
 	return jobs.Result(ctx, map[string]int{"pages": reportRows})
 }
 
-func (d *demo) flaky(ctx context.Context) error {
+func (demo) flaky(ctx context.Context) error {
 	a := jobs.Attempt(ctx)
 	unlucky := a.Run[15]%4 == 0 // about every fourth run, by its ID, so that all its attempts agree
 	if a.Number < 3 || unlucky {
@@ -102,18 +100,18 @@ func (d *demo) flaky(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) relay(ctx context.Context, s step) error {
+func (demo) relay(ctx context.Context, s step) error {
 	a := jobs.Attempt(ctx)
 	jobs.Log(ctx).Info("passing the baton", "lap", s.Lap)
 	// The key makes it one next run, even if this one is retried.
-	next, err := relayJob.Enqueue(ctx, d.client, step{s.Lap + 1}, jobs.After(lapDelay), jobs.Unique("after-"+a.Run.String()))
+	next, err := relayJob.Enqueue(ctx, carillon.ClientFrom(ctx), step{s.Lap + 1}, jobs.After(lapDelay), jobs.Unique("after-"+a.Run.String()))
 	if err != nil {
 		return err
 	}
 	return jobs.Result(ctx, map[string]string{"next": next.ID.String()})
 }
 
-func (d *demo) greet(ctx context.Context, g greeting) error {
+func (demo) greet(ctx context.Context, g greeting) error {
 	if g.Name == "" {
 		return jobs.NoRetry(errors.New("greet whom? give a name"))
 	}
@@ -125,19 +123,19 @@ func (d *demo) greet(ctx context.Context, g greeting) error {
 	return jobs.Result(ctx, strings.TrimSpace(text))
 }
 
-func (d *demo) nightly(ctx context.Context) error {
+func (demo) nightly(ctx context.Context) error {
 	jobs.Log(ctx).Info("closing the day", "day", jobs.Attempt(ctx).Due.Format(time.DateOnly))
 	return nil
 }
 
 // inbox finds a file a minute; every third has a decimal comma.
-func (d *demo) inbox(ctx context.Context) error {
+func (demo) inbox(ctx context.Context) error {
 	due := jobs.Attempt(ctx).Due
 	file := fmt.Sprintf("orders-%s.csv", due.UTC().Format("1504"))
 	if due.Minute()%3 == 0 {
 		file = fmt.Sprintf("bestellungen-%s.csv", due.UTC().Format("1504"))
 	}
-	run, err := importJob.Enqueue(ctx, d.client, delivery{File: file}, jobs.Unique(file))
+	run, err := importJob.Enqueue(ctx, carillon.ClientFrom(ctx), delivery{File: file}, jobs.Unique(file))
 	if err != nil {
 		return err
 	}
@@ -150,7 +148,7 @@ const (
 	importTime = 6 * time.Second
 )
 
-func (d *demo) read(ctx context.Context, f delivery) error {
+func (demo) read(ctx context.Context, f delivery) error {
 	log := jobs.Log(ctx)
 	if f.File == "" {
 		return jobs.NoRetry(errors.New("which file? give its name"))
@@ -175,7 +173,7 @@ func (d *demo) read(ctx context.Context, f delivery) error {
 
 // start triggers the relay, unless an earlier start left a live run of it, and an import that fails, so that users find
 // a failure within seconds.
-func (d *demo) start(ctx context.Context, s *embed.Scheduler) error {
+func (demo) start(ctx context.Context, s *embed.Scheduler) error {
 	page, err := s.Ops().Runs(ctx, ops.Who{}, metastore.RunQuery{Job: jobs.Key(relayJob), Limit: 1})
 	if err != nil {
 		return err
@@ -193,7 +191,7 @@ func (d *demo) start(ctx context.Context, s *embed.Scheduler) error {
 	}
 	// Their worker may still be registering them.
 	for {
-		_, err = d.client.Enqueue(ctx, lap, file)
+		_, err = s.Client().Enqueue(ctx, lap, file)
 		if !errors.Is(err, jobs.NotFound) {
 			return err
 		}

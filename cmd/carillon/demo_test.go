@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -15,15 +16,13 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// startDemo is a scheduler that leads, with the jobs of carillon dev, which know its client before any of them runs.
-func startDemo(t *testing.T) (*demo, *embed.Scheduler) {
+// startDemo is a scheduler that leads, with the jobs of carillon dev.
+func startDemo(t *testing.T) *embed.Scheduler {
 	t.Helper()
-	show := &demo{}
-	s, err := embed.Open(t.Context(), embed.Config{Worker: worker.Config{App: "demo", Grace: -1}}, show.jobs()...)
+	s, err := embed.Open(t.Context(), embed.Config{Worker: worker.Config{App: "demo", Grace: -1}}, demo{}.jobs()...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	show.client = s.Client()
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }()
@@ -41,8 +40,8 @@ func startDemo(t *testing.T) (*demo, *embed.Scheduler) {
 		if err == nil {
 			err = s.Ready(t.Context())
 		}
-		if err == nil && len(known) == len(show.jobs()) {
-			return show, s
+		if err == nil && len(known) == len((demo{}).jobs()) {
+			return s
 		}
 		if time.Since(began) > 2*time.Minute {
 			t.Fatalf("%d jobs are known (%v)", len(known), err)
@@ -54,9 +53,9 @@ func startDemo(t *testing.T) (*demo, *embed.Scheduler) {
 func TestTheDemoHasAFailureAtOnce(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	show, s := startDemo(t)
+	s := startDemo(t)
 	for range 2 {
-		if err := show.start(t.Context(), s); err != nil {
+		if err := (demo{}).start(t.Context(), s); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -76,5 +75,27 @@ func TestTheDemoHasAFailureAtOnce(t *testing.T) {
 	run, err := s.Client().Wait(t.Context(), first[0])
 	if _, ok := errors.AsType[*jobs.RunError](err); !ok || run.State != jobs.Terminated || !strings.Contains(run.Error, `"decimal": ","`) {
 		t.Errorf("it is %v: %q, %v", run.State, run.Error, err)
+	}
+}
+
+// Handlers of the demo enqueue runs with the client of their worker: a lap of the relay enqueues the next one.
+func TestTheDemoRelaysTheBaton(t *testing.T) {
+	t.Parallel()
+	s := startDemo(t)
+	first, err := relayJob.Enqueue(t.Context(), s.Client(), step{Lap: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	run, err := s.Client().Wait(t.Context(), first.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out struct{ Next jobs.ID }
+	if err := json.Unmarshal(run.Result, &out); err != nil {
+		t.Fatal(err)
+	}
+	next, err := s.Ops().Run(t.Context(), ops.Who{}, out.Next)
+	if err != nil || string(next.Args) != `{"lap":2}` {
+		t.Errorf("the next lap: %+v, %v", next, err)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
-
-	"github.com/carillon-scheduler/carillon/embed"
 )
 
 func newDev() *cobra.Command {
@@ -31,9 +29,8 @@ func newDev() *cobra.Command {
 				return all.run(c.Context())
 			}
 			cfg.tryHTTPJobs()
-			show := &demo{}
 			p := &process{cfg: cfg, name: "dev", out: c.OutOrStdout(), log: newLogger(cfg, os.Stderr), movable: true,
-				app: "demo", jobs: show.jobs(), prepared: func(s *embed.Scheduler) { show.client = s.Client() }, started: show.start}
+				app: "demo", jobs: demo{}.jobs(), started: demo{}.start}
 			return p.serve(c.Context())
 		},
 	}

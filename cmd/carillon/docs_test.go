@@ -16,7 +16,7 @@ func TestDocs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, s := startDemo(t)
+	s := startDemo(t)
 	server := httptest.NewServer(s.Handler())
 	t.Cleanup(server.Close)
 	t.Setenv("CARILLON_SERVER", server.URL)

@@ -289,13 +289,7 @@ func newDemoWorker() *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(c.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
-			caller, err := carillon.Dial(nats)
-			if err != nil {
-				return err
-			}
-			defer caller.Close()
-			show := &demo{client: caller}
-			w, err := carillon.NewWorker(nats, worker.Config{App: "demo", Name: name, Slots: 8, Logger: newLogger(&config{LogLevel: "info", LogJSON: "text"}, os.Stderr)}, show.jobs()...)
+			w, err := carillon.NewWorker(nats, worker.Config{App: "demo", Name: name, Slots: 8, Logger: newLogger(&config{LogLevel: "info", LogJSON: "text"}, os.Stderr)}, demo{}.jobs()...)
 			if err != nil {
 				return err
 			}

@@ -37,10 +37,9 @@ type process struct {
 	name        string // of the command
 	out         io.Writer
 	log         *slog.Logger
-	movable     bool       // if a port is in use, use the next one
-	jobs        []jobs.Job // to run in this process
-	app         string     // their worker group
-	prepared    func(*embed.Scheduler)
+	movable     bool                                          // if a port is in use, use the next one
+	jobs        []jobs.Job                                    // to run in this process
+	app         string                                        // their worker group
 	started     func(context.Context, *embed.Scheduler) error // once it leads
 	server      *embedded.Server                              // nil = NATS is elsewhere
 	natsCluster natsCluster                                   // where the NATS servers of other nodes are
@@ -129,9 +128,6 @@ func (p *process) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	p.ops.Store(s.Ops())
-	if p.prepared != nil {
-		p.prepared(s)
-	}
 	return p.advised(p.group(ctx, s, listener))
 }
 
