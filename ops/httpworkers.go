@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Pull serves workers that poll over HTTP: this process is their client of bus and store. Such a worker may switch to
+// HTTPWorkers serves workers that poll over HTTP: this process is their client of bus and store. Such a worker may switch to
 // another process of the control plane at any time, with its name and its runs: it sends the same registration there.
 // An error of jobs.NotFound about a worker means that it must register; one of jobs.Stale, that it no longer owns an
 // attempt.
@@ -29,7 +29,7 @@ type HTTPWorkers interface {
 	Leave(ctx context.Context, who Who, worker string) error
 }
 
-// PullWorker is a worker that polls for runs.
+// HTTPWorker is a worker that polls for runs.
 type HTTPWorker struct {
 	App, Name string
 	Start     string // identifies its process
@@ -42,13 +42,13 @@ type HTTPWorker struct {
 	Has       []HTTPAttempt // its attempts, from another process or from before a restart of this one
 }
 
-// PullAttempt names an attempt.
+// HTTPAttempt names an attempt.
 type HTTPAttempt struct {
 	Run     jobs.ID
 	Attempt uint32
 }
 
-// PullAnswer is sent to a worker with each response.
+// HTTPAnswer is sent to a worker with each response.
 type HTTPAnswer struct {
 	Worker  string        // its name, for all further requests
 	Lease   time.Duration // its lease: how long it may be silent
@@ -57,36 +57,36 @@ type HTTPAnswer struct {
 	Resting bool          // it is drained: it gets no new runs
 }
 
-// PullPoll is a poll.
+// HTTPPoll is a poll.
 type HTTPPoll struct {
 	Want int
 	Got  string // the batch of the last response that arrived
 	Wait time.Duration
 }
 
-// PullWork is the response to a poll.
+// HTTPWork is the response to a poll.
 type HTTPWork struct {
 	HTTPAnswer
 	Batch string
 	Runs  []HTTPRun
 }
 
-// PullRun is a run for the worker.
+// HTTPRun is a run for the worker.
 type HTTPRun struct {
 	*kernel.Run
 	Left time.Duration // of the attempt's time; 0 = no timeout
 }
 
-// PullLog is lines of a log.
+// HTTPLog is lines of a log.
 type HTTPLog struct {
 	First uint64 // the number of the first line, from 1; 0 = they are not counted
 	Lines []HTTPLine
 }
 
-// PullLine is one log line.
+// HTTPLine is one log line.
 type HTTPLine struct{ Level, Text string }
 
-// Pull returns the part that serves workers over HTTP.
+// HTTPWorkers returns the part that serves workers over HTTP.
 func (o *Ops) HTTPWorkers() HTTPWorkers { return o.httpWorkers }
 
 // noPull is the Pull of a process that serves no workers over HTTP.

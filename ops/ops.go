@@ -35,7 +35,7 @@ type Config struct {
 	Logs metastore.Logs
 	// Live is the state that is not in the store; nil means that none is known.
 	Live Live
-	// Pull serves workers that poll over HTTP; nil refuses them.
+	// HTTPWorkers serves workers that poll over HTTP; nil refuses them.
 	HTTPWorkers HTTPWorkers
 	// Cluster is the cluster of this node; nil means that there is none.
 	Cluster Cluster

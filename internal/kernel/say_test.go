@@ -57,7 +57,7 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 	}{
 		{ByDeadline, "", "not started by 2026-11-21T12:00:00.000Z"},
 		{ByDeadline, "job/k", "not started by 2026-11-21T12:00:00.000Z: no free slot of its job"},
-		{ByOverlap, "job/k", "no free slot of its job"},
+		{ByOverlap, "job/k", "no free slot of its job"}, {ByOverlap, LimitGate("db"), "no free slot of limit db"},
 		{ByDisabled, "", "the job is disabled"}, {ByPause, "", "the job is paused"}, {ByDebug, "", "debug mode of recurring jobs is on"},
 		{ByNoWorker, "", "no eligible worker was online"},
 	} {
