@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// Worker is a worker with a connection of its own.
+// Worker is a worker with its own connection.
 type Worker struct {
 	*worker.Worker
 	client *client.Client
@@ -27,10 +27,10 @@ type Worker struct {
 //	tls://bus.example:4222?token-file=/run/token        a token in a file that only its owner can read
 //	tls://bus.example:4222?ca=/etc/carillon/ca.pem      certificates that the system does not trust
 //
-// NATS servers with users of their own take user and password before the @. Commas separate the URLs of several
-// servers; a parameter of one holds for all. The error is not nil if none of them answers now; a connection that is
-// lost later is restored for as long as it takes. A token is sent over nats:// in the clear unless the server requires
-// TLS; tls:// requires it.
+// For a NATS server with its own users, put user and password before the @. Commas separate the URLs of several
+// servers; a parameter of one applies to all. NewWorker returns an error if no server answers now; a connection that is
+// lost later is restored without a time limit. Over nats://, a token is sent in plain text unless the server requires
+// TLS; tls:// always uses TLS.
 //
 // For credential files and client certificates, make the parts yourself: natsbus.Connect, busstore.New, worker.New.
 func NewWorker(url string, cfg worker.Config, js ...jobs.Job) (*Worker, error) {
@@ -54,7 +54,7 @@ func NewWorker(url string, cfg worker.Config, js ...jobs.Job) (*Worker, error) {
 	return &Worker{Worker: w, client: c}, nil
 }
 
-// Run works until ctx ends, drains, and closes the connection. See worker.Worker.Run.
+// Run runs jobs until ctx ends, drains, and closes the connection. See worker.Worker.Run.
 func (w *Worker) Run(ctx context.Context) error {
 	defer w.client.Close()
 	return w.Worker.Run(ctx)

@@ -11,11 +11,11 @@
 //
 // # Packages
 //
-// Imports go down, never up. Each package comment names where to start.
+// A package imports only packages of lower lines. Each package comment names where to start.
 //
 //	cmd/carillon  embed  carillon                     programs, and this package
 //	controlplane  worker  client  api  ui             the scheduler, on any store and bus
-//	ops                                               one function for each operation of people
+//	ops                                               one function for each operation of users
 //	memstore raftstore busstore | membus natsbus      implementations of stores and buses
 //	metastore                   | bus                 interface of stores       | interface of buses
 //	jobs  jobs/schedule                               jobs and runs             | due times
@@ -23,17 +23,18 @@
 // # The life of a run
 //
 //  1. A worker registers its jobs: a definition each, in the store.
-//  2. A due time comes (controlplane/fire.go), or a program, the API or a person enqueues a run: Fire or Create.
-//  3. metastore.Apply, which has all rules of state changes, makes a run: Scheduled, or Enqueued if it is due.
+//  2. A due time arrives (controlplane/fire.go), or a program, the API or a user enqueues a run: Fire or Create.
+//  3. The store applies the command by metastore.Apply, which has all rules, and creates a run: Scheduled, or Enqueued
+//     if it is due.
 //  4. The run gets a slot of each concurrency limit, all or none; if a limit is full, it waits or is Skipped, as the
 //     job's settings require.
-//  5. Once the store has made it durable, the leader announces it (controlplane/announce.go) as an offer on the bus.
+//  5. After the commit, the leader offers the run on the bus (controlplane/announce.go).
 //  6. A worker with a free slot takes the offer (worker/take.go) and claims it: Processing, attempt 1. If several
 //     workers claim it, the store accepts one. The number of the attempt fences older attempts.
-//  7. The handler runs under its deadline (worker/execute.go). A heartbeat every three seconds keeps its lease.
+//  7. The handler runs until its deadline at most (worker/execute.go). A heartbeat every three seconds renews its lease.
 //  8. The worker reports the outcome: Succeeded; Failed, and back to step 5 while retries are left; or Terminated.
 //  9. The freed slots go, in the same commit, to the next run that waits.
-//  10. A sweep finds runs of lost messages, workers and leaders: the bus only hints, the store decides.
+//  10. A sweep of the store finds runs whose offer, worker or leader was lost: an offer is only a hint.
 //
 // docs/life-of-a-job.md describes each step with its code.
 package carillon

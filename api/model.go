@@ -163,52 +163,52 @@ type Policy struct {
 	Description    *string    `json:"description,omitempty" doc:"What the job does, for users."`
 	Tags           *[]string  `json:"tags,omitempty" maxItems:"32" nullable:"false"`
 	Schedule       *string    `json:"schedule,omitempty" maxLength:"256" doc:"Cron, an interval, an ISO 8601 repeat or an instant; empty = no schedule." example:"0 30 2 * * *"`
-	Zone           *string    `json:"zone,omitempty" maxLength:"100" doc:"IANA name." example:"Europe/Berlin"`
-	Start          *time.Time `json:"start,omitempty" doc:"No due times before."`
-	End            *time.Time `json:"end,omitempty" doc:"No due times after."`
-	Gap            *string    `json:"gap,omitempty" enum:"after,before,skip" doc:"When it is due if clocks skip its time of day."`
-	Twice          *string    `json:"twice,omitempty" enum:"first,second,both" doc:"When it is due if its time of day comes twice."`
+	Zone           *string    `json:"zone,omitempty" maxLength:"100" doc:"Time zone of the schedule, an IANA name; empty = UTC." example:"Europe/Berlin"`
+	Start          *time.Time `json:"start,omitempty" doc:"No due times before this instant."`
+	End            *time.Time `json:"end,omitempty" doc:"No due times after this instant."`
+	Gap            *string    `json:"gap,omitempty" enum:"after,before,skip" doc:"When the job fires if clocks skip its time of day."`
+	Twice          *string    `json:"twice,omitempty" enum:"first,second,both" doc:"When the job fires if its time of day occurs twice."`
 	Args           *Object    `json:"args,omitempty" doc:"Default arguments."`
 	MaxConcurrency *int       `json:"maxConcurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs; 0 = no limit."`
 	Limits         *[]Limit   `json:"limits,omitempty" maxItems:"8" nullable:"false" doc:"Concurrency limits shared with other jobs, by name."`
-	Overlap        *string    `json:"overlap,omitempty" enum:"skip,queue,queue_one,replace" doc:"For a run that finds no free slot."`
+	Overlap        *string    `json:"overlap,omitempty" enum:"skip,queue,queue_one,replace" doc:"What happens to a run that finds no free slot."`
 	Retries        *int       `json:"retries,omitempty" minimum:"0" maximum:"1000" doc:"Max retries after a failed attempt; 0 = none."`
-	RetryDelay     *Duration  `json:"retryDelay,omitempty" doc:"Before the first retry, doubled each time; 0s = at once."`
+	RetryDelay     *Duration  `json:"retryDelay,omitempty" doc:"Delay before the first retry; retryFactor multiplies it for each later one; 0s = at once."`
 	RetryDelayMax  *Duration  `json:"retryDelayMax,omitempty" doc:"The longest delay between two attempts."`
 	Timeout        *Duration  `json:"timeout,omitempty" doc:"Timeout of one attempt; 0s = none."`
-	OnLost         *string    `json:"onLost,omitempty" enum:"retry,fail" doc:"For a run whose worker is lost."`
-	LeaseLost      *string    `json:"leaseLost,omitempty" enum:"continue,cancel" doc:"For a run whose worker reaches no control plane."`
-	Misfire        *string    `json:"misfire,omitempty" enum:"fire_once,fire_all,skip" doc:"For missed due times."`
+	OnLost         *string    `json:"onLost,omitempty" enum:"retry,fail" doc:"What happens to a run whose worker is lost."`
+	LeaseLost      *string    `json:"leaseLost,omitempty" enum:"continue,cancel" doc:"What a worker does with a run whose lease expires because no node answers."`
+	Misfire        *string    `json:"misfire,omitempty" enum:"fire_once,fire_all,skip" doc:"What happens to missed due times."`
 	Priority       *int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"Higher first, among the runs of an app; -100 to 100."`
-	StartWithin    *Duration  `json:"startWithin,omitempty" doc:"Start deadline: a run that has not started by then is Skipped; 0s = none."`
+	StartWithin    *Duration  `json:"startWithin,omitempty" doc:"Start deadline: a run that has not started so long after its due time is Skipped; 0s = none."`
 	Disabled       *bool      `json:"disabled,omitempty" doc:"Skip all runs."`
-	Route          *string    `json:"route,omitempty" enum:"any,first,last,round_robin,random,consistent_hash,least_recent,least_frequent,failover,idle,broadcast" doc:"Which of the matching workers gets a run."`
+	Route          *string    `json:"route,omitempty" enum:"any,first,last,round_robin,random,consistent_hash,least_recent,least_frequent,failover,idle,broadcast" doc:"How a worker is selected for a run."`
 	RouteBy        *string    `json:"routeBy,omitempty" maxLength:"200" doc:"The argument that consistent_hash hashes, such as customer.id; empty = the job's key."`
-	Needs          *[]string  `json:"needs,omitempty" maxItems:"32" nullable:"false" doc:"Worker tags that it requires: tag, or key=value."`
+	Needs          *[]string  `json:"needs,omitempty" maxItems:"32" nullable:"false" doc:"Tags that a worker must have: tag, or key=value."`
 	Pin            *string    `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it; empty = any."`
-	PinAway        *string    `json:"pinAway,omitempty" enum:"wait,any" doc:"While that worker is offline, a run waits, or goes to any other."`
-	CodeVersion    *string    `json:"codeVersion,omitempty" enum:"any,current" doc:"Which workers may run it during a rolling update: any, or those with the newest code version."`
+	PinAway        *string    `json:"pinAway,omitempty" enum:"wait,any" doc:"Whether a run waits while that worker is offline, or any other worker runs it."`
+	CodeVersion    *string    `json:"codeVersion,omitempty" enum:"any,current" doc:"Workers that may run it during a rollout: any, or those with the newest code version."`
 	Slots          *int       `json:"slots,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs in one worker; 0 = as many as it has slots."`
 	First          *time.Time `json:"first,omitempty" doc:"First due time of an interval; the others count from it."`
 	TTL            *Duration  `json:"ttl,omitempty" doc:"Duration after which the schedule ends, counted from start, or from the edit; 0s = never."`
-	Early          *Duration  `json:"early,omitempty" doc:"How long before its due time a run may start; 0s = never before."`
+	Early          *Duration  `json:"early,omitempty" doc:"How long before its due time a run may start; 0s = never early."`
 	Jitter         *Duration  `json:"jitter,omitempty" doc:"Starts are spread over this duration, by job and due time; 0s = none."`
-	Calendars      *[]string  `json:"calendars,omitempty" maxItems:"8" nullable:"false" doc:"It is not due at the times that these calendars exclude."`
+	Calendars      *[]string  `json:"calendars,omitempty" maxItems:"8" nullable:"false" doc:"Calendars whose excluded times are no due times of the job."`
 
 	Rate        *Rate        `json:"rate,omitempty" doc:"Rate limit of starts; none = no rate limit."`
 	RetryFactor *float64     `json:"retryFactor,omitempty" minimum:"1" maximum:"100" doc:"Growth of the delay with each retry."`
-	RetryJitter *string      `json:"retryJitter,omitempty" enum:"half,full,none" doc:"How much of a retry's delay is random: up to half of it, up to all, or none."`
-	RetryRules  *[]RetryRule `json:"retryRules,omitempty" maxItems:"16" nullable:"false" doc:"Retries by error code; the first rule that matches wins. retries, if it is not 0, caps all rules together."`
-	RetryBudget *Rate        `json:"retryBudget,omitempty" doc:"Rate limit of retries; later ones are spread. none = no rate limit."`
-	PauseAfter  *int         `json:"pauseAfter,omitempty" minimum:"0" maximum:"1000000" doc:"Pause the job after this many consecutive runs that failed for good; 0 = never."`
-	HTTP        *Object      `json:"http,omitempty" doc:"HTTP requests that Carillon's own worker runs: request, async, checkUrl, checkRateSeconds, qos, notification, serviceName; {} = none, a worker has its code. Up to 64 KiB."`
-	OnSuccess   *[]string    `json:"onSuccess,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that run after a run that succeeded; they get its result as parent in their arguments."`
-	OnFailure   *[]string    `json:"onFailure,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that run after a run that failed for good."`
+	RetryJitter *string      `json:"retryJitter,omitempty" enum:"half,full,none" doc:"Random part of a retry's delay: up to half, up to all, or none."`
+	RetryRules  *[]RetryRule `json:"retryRules,omitempty" maxItems:"16" nullable:"false" doc:"Retries by error code; the first match applies. If retries is not 0, it limits the retries of all rules together."`
+	RetryBudget *Rate        `json:"retryBudget,omitempty" doc:"Rate limit of retries; those beyond it start later. none = no rate limit."`
+	PauseAfter  *int         `json:"pauseAfter,omitempty" minimum:"0" maximum:"1000000" doc:"Number of consecutive Terminated runs that pauses the job; 0 = never."`
+	HTTP        *Object      `json:"http,omitempty" doc:"HTTP requests that carillon worker sends: request, async, checkUrl, checkRateSeconds, qos, notification, serviceName; {} = no HTTP job. Up to 64 KiB."`
+	OnSuccess   *[]string    `json:"onSuccess,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that start after a Succeeded run; they get its result as parent in their arguments."`
+	OnFailure   *[]string    `json:"onFailure,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that start after a Terminated run."`
 	Parent      *string      `json:"parent,omitempty" maxLength:"200" doc:"Key of the parent job; empty = none."`
 
-	KeepFor       *Duration `json:"keepFor,omitempty" doc:"How long finished runs are kept; 0s = no limit."`
-	KeepSucceeded *int      `json:"keepSucceeded,omitempty" minimum:"0" maximum:"1000000000" doc:"Max finished runs that Succeeded, the newest; 0 = no limit."`
-	KeepOthers    *int      `json:"keepOthers,omitempty" minimum:"0" maximum:"1000000000" doc:"Max finished runs in other states; 0 = no limit."`
+	KeepFor       *Duration `json:"keepFor,omitempty" doc:"Retention of finished runs; 0s = no limit."`
+	KeepSucceeded *int      `json:"keepSucceeded,omitempty" minimum:"0" maximum:"1000000000" doc:"Number of Succeeded runs kept, the newest; 0 = no limit."`
+	KeepOthers    *int      `json:"keepOthers,omitempty" minimum:"0" maximum:"1000000000" doc:"Number of other finished runs kept, the newest; 0 = no limit."`
 }
 
 // settings converts the policy for a command.

@@ -8,8 +8,8 @@
 // [jobs.Caller].
 //
 // Sharp edges: an acknowledged run is durable. A request whose error is jobs.Unknown may have been stored; send it
-// again under the same ID within a minute. A bulk is checked whole before its first request is sent, but it is not one
-// transaction: see [BulkError].
+// again under the same ID within a minute. All requests of a bulk are checked before the first is sent, but a bulk is
+// not one transaction: see [BulkError].
 package client
 
 import (
@@ -67,8 +67,8 @@ func (c *Client) Get(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 	return run.View(), nil
 }
 
-// Cancel cancels a run. If no worker has the run, it is finished at once; otherwise the handler's context ends, and its
-// result is discarded. Cancelling a run twice is no error; the error for a run that ended otherwise is jobs.Conflict.
+// Cancel cancels a run. If a worker has the run, the handler's context ends, and its result is discarded. Cancelling a
+// cancelled run is no error; for a run in another final state, the error is jobs.Conflict.
 func (c *Client) Cancel(ctx context.Context, id jobs.ID, reason string) error {
 	if err := c.ready(id); err != nil {
 		return err

@@ -49,10 +49,10 @@ func (e *BulkError) places() []int {
 	return places
 }
 
-// Enqueue sends requests for runs, and returns a receipt for each, in their order. A request that a handler sends
-// makes a child of the handler's run. All requests are checked before the first is sent. Of several, the store may
-// refuse some (no such job): then the error is a *BulkError, and the receipts of those have no State. When no control
-// plane answers a commit's requests for 30 s, the requests behind it are not sent, and refused as jobs.Unavailable.
+// Enqueue sends requests for runs, and returns a receipt for each, in their order. Called with a handler's context, it
+// makes children of the handler's run. It checks all requests before it sends the first. If the store refuses some of
+// several (no such job), the error is a *BulkError, and their receipts have no State. If no control plane answers for
+// 30 s, it sends no further requests, and their error is jobs.Unavailable.
 func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []jobs.Receipt, err error) {
 	if c.store == nil {
 		return nil, jobs.ErrNotRunning

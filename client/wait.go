@@ -28,7 +28,7 @@ type waiting struct {
 }
 
 // Wait waits until a run is finished, and returns it. The error is a *jobs.RunError if the run did not succeed; any
-// other error means that the client could not wait any longer; the run is not affected.
+// other error means that the client could not wait longer, and does not affect the run.
 func (c *Client) Wait(ctx context.Context, id jobs.ID) (jobs.Run, error) {
 	news := make(chan bool, 1)
 	if err := c.join(id, news); err != nil {

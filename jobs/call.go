@@ -19,7 +19,7 @@ type Caller interface {
 	Wait(ctx context.Context, id ID) (Run, error)
 }
 
-// Enqueue asks for one run, as [Trigger.Enqueue] does.
+// Enqueue requests one run, as [Trigger.Enqueue] does.
 func (c Call[A, R]) Enqueue(ctx context.Context, to Enqueuer, args A, options ...EnqueueOption) (Receipt, error) {
 	return Trigger[A](c).Enqueue(ctx, to, args, options...)
 }
@@ -36,8 +36,8 @@ func (c Call[A, R]) Wait(ctx context.Context, from Caller, id ID) (result R, err
 	return result, nil
 }
 
-// Do asks for one run and waits for its result. An error of Enqueue leaves the receipt's ID unknown to the caller: use
-// Enqueue and Wait to ask again under the same ID.
+// Do requests one run and waits for its result. It returns no receipt: to repeat a request under its ID after the error
+// [Unknown], use Enqueue and Wait instead.
 func (c Call[A, R]) Do(ctx context.Context, to Caller, args A, options ...EnqueueOption) (result R, err error) {
 	receipt, err := c.Enqueue(ctx, to, args, options...)
 	if err != nil {

@@ -17,8 +17,8 @@ func NoRetry(err error) error {
 	return outcome.Final{Err: err}
 }
 
-// Fail gives a handler's error a code, such as "502" or "card_declined". Retry rules choose by the code, and lists of
-// runs are filtered by it. Fail(code, nil) is nil. It can be wrapped in NoRetry.
+// Fail gives a handler's error a code, such as "502" or "card_declined". Retry rules match the code, and lists of
+// runs can be filtered by it. Fail(code, nil) is nil. It can be wrapped in NoRetry.
 func Fail(code string, err error) error {
 	if err == nil {
 		return nil
@@ -26,10 +26,10 @@ func Fail(code string, err error) error {
 	return outcome.Coded{Code: plain.Code(code), Err: err}
 }
 
-// Snooze, returned by a handler, has it called again after d. It uses up no retry.
+// Snooze returns an error with which a handler requests another call after d. It uses up no retry.
 func Snooze(d time.Duration) error { return outcome.Snooze{For: d} }
 
-// Why a run's context ended, as context.Cause returns it. Use errors.Is, and errors.As for *CancelledError.
+// The causes of an ended context of a run: compare context.Cause(ctx) by errors.Is. See also CancelledError.
 var (
 	ErrTimeout   = errors.New("the attempt took longer than its timeout")
 	ErrLeaseLost = errors.New("the lease was lost: another attempt may be running")
@@ -49,7 +49,7 @@ func (e *CancelledError) Error() string {
 // ErrNotRunning is returned by Result, Save and Load outside a run.
 var ErrNotRunning = errors.New("jobs: this context does not belong to a run")
 
-// Code is why a request was refused. Errors of clients, stores and the API have one:
+// Code is the reason for which a request is refused. Errors of clients, stores and the API have one:
 //
 //	if errors.Is(err, jobs.Unknown) { ... } // send it again under the same ID
 type Code string
@@ -60,7 +60,7 @@ const (
 	Conflict    Code = "conflict"        // not possible in the present state
 	Stale       Code = "stale"           // an older attempt, revision or term than the current one
 	BadInput    Code = "invalid"         // the request breaks a rule; nothing was stored
-	Forbidden   Code = "forbidden"       // the sender may not send this request
+	Forbidden   Code = "forbidden"       // the role of the sender does not allow this request
 	Unknown     Code = "outcome unknown" // it may or may not have been stored: send it again under the same ID
 	Unavailable Code = "unavailable"     // not stored; possible later (no leader, no connection)
 	Exhausted   Code = "exhausted"       // a quota is used up
@@ -68,7 +68,7 @@ const (
 
 func (c Code) Error() string { return string(c) }
 
-// CodeOf returns the code of a refusal. Any other error is Unknown: it does not tell whether the request was stored.
+// CodeOf returns the code of a refusal. Any other error is Unknown: the request may have been stored.
 func CodeOf(err error) Code {
 	if c, ok := errors.AsType[Code](err); ok {
 		return c

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
-// RecurringJob is work that is done by a schedule. What it needs is in its fields:
+// RecurringJob is work that a schedule starts. Its fields carry its dependencies:
 //
 //	type CloseDay struct{ DB *sql.DB }
 //	func (j *CloseDay) Run(ctx context.Context) error { ... }
@@ -20,12 +20,12 @@ type RecurringJob interface {
 	Run(ctx context.Context) error
 }
 
-// TriggeredJob is work that is done when asked, with arguments of type A, a struct that JSON can carry.
+// TriggeredJob is work that a request starts. Its arguments have type A, a struct that encoding/json can convert.
 type TriggeredJob[A any] interface {
 	Run(ctx context.Context, args A) error
 }
 
-// RecurringFunc and TriggeredFunc let a function be a job. Give such a job a Key.
+// RecurringFunc and TriggeredFunc make a job of a function. Such a job needs Options.Key.
 type (
 	RecurringFunc        func(ctx context.Context) error
 	TriggeredFunc[A any] func(ctx context.Context, args A) error
@@ -37,71 +37,70 @@ func (f RecurringFunc) Run(ctx context.Context) error { return f(ctx) }
 // Run calls f.
 func (f TriggeredFunc[A]) Run(ctx context.Context, args A) error { return f(ctx, args) }
 
-// None says "explicitly nothing" where a zero in Options would mean "as the defaults say": no limit, no timeout, no
-// retries.
+// None sets a field of [Options] to nothing (no limit, no timeout, no retries), where 0 would select the default.
 const None = -1
 
-// Options are what the code says about a job. Zero fields say nothing: the defaults hold. People may change all
-// but the key later, and what they change wins.
+// Options are the settings of a job in its code. A zero field has its default. Users can edit all settings but the key
+// at run time; an edited setting overrides the code. docs/settings.md describes each.
 type Options struct {
 	Key         Key    // default: the type's import path and name, with dots for slashes
 	Name        string // default: the key
 	Description string
 	Tags        []string
-	Version     int // of the code: the highest that registers sets unedited fields
+	Version     int // of the code: the highest registered version sets the fields that are not edited
 
-	Cron     string        // when it runs: 5 fields; 6, seconds first; 7, years last; or @daily, ... (recurring jobs only)
-	Every    time.Duration // or: at this interval; neither: only when asked, until somebody gives it a schedule
+	Cron     string        // schedule: 5 fields; 6, seconds first; 7, years last; or @daily, ... (recurring jobs only)
+	Every    time.Duration // or an interval; with neither, the job runs on request only, until an edit sets a schedule
 	TimeZone string        // IANA name; default UTC
-	Start    time.Time     // no run before
-	End      time.Time     // no run after
-	Gap      Gap           // when clocks skip its time of day; default after
-	Twice    Twice         // when its time of day comes twice; default first
+	Start    time.Time     // no due times before
+	End      time.Time     // no due times after
+	Gap      Gap           // when it fires if clocks skip its time of day; default after
+	Twice    Twice         // when it fires if its time of day occurs twice; default first
 	Args     any           // default arguments
 
-	MaxConcurrency int           // runs at the same time; None = no limit; default 1 if recurring, none if triggered
+	MaxConcurrency int           // concurrent runs; None = no limit; default 1 if recurring, none if triggered
 	Limits         []Limit       // slots shared with other jobs, by name
-	Overlap        Overlap       // what becomes of a run that finds no slot; default skip if recurring, queue if triggered
+	Overlap        Overlap       // what happens to a run without a free slot; default skip if recurring, queue if triggered
 	Retries        int           // attempts after the first; None = none; default 0
-	RetryDelay     time.Duration // before the first retry, doubled each time; None = none; default 1 s
+	RetryDelay     time.Duration // before the first retry, grows by RetryFactor; None = none; default 1 s
 	RetryDelayMax  time.Duration // default 10 min
 	Timeout        time.Duration // of one attempt; None = none; default 1 h
-	OnLost         OnLost        // when its worker has died; default retry
-	LeaseLost      LeaseLost     // while no control plane answers its worker; default continue
-	Misfire        Misfire       // what becomes of due times that were missed; default fire_once
-	Priority       int           // -100 to 100; higher goes first
-	StartWithin    time.Duration // not started by then: Skipped
-	Disabled       bool          // nothing of it starts until somebody enables it
+	OnLost         OnLost        // what happens to a run whose worker is lost; default retry
+	LeaseLost      LeaseLost     // what its worker does if the lease expires because no node answers; default continue
+	Misfire        Misfire       // what happens to missed due times; default fire_once
+	Priority       int           // -100 to 100; higher starts first
+	StartWithin    time.Duration // a run that has not started so long after its due time is Skipped; default no limit
+	Disabled       bool          // no run starts until a user enables it
 
-	Route       Route         // which worker of those that may take it; default any, the first that asks
-	RouteBy     string        // the argument that RouteHash goes by, such as customer.id; default the job's key
+	Route       Route         // how an eligible worker is selected; default any, the first with a free slot
+	RouteBy     string        // the argument that RouteHash hashes, such as customer.id; default the job's key
 	Needs       []string      // tags, or key=value, that a worker must have
 	Pin         string        // the worker that runs it, by its configured name
-	PinAway     PinAway       // while that worker is away; default wait
-	CodeVersion CodeVersion   // which versions of the code may run it, while a new one is rolled out; default any
-	Slots       int           // runs of it in one worker at the same time, so that a slow one leaves room for others; default no bound
+	PinAway     PinAway       // what happens to a run while that worker is offline; default wait
+	CodeVersion CodeVersion   // which code versions may run it during a rollout; default any
+	Slots       int           // concurrent runs in one worker, so that other jobs get slots; default no limit
 	AfterEnd    bool          // Every counts from the end of the last run
 	First       time.Time     // the first due time of an interval, from which the others count
-	TTL         time.Duration // the schedule ends so long after it began
-	Early       time.Duration // a run may start so long before it is due
-	Jitter      time.Duration // starts are spread over so long a time, by job and due time
+	TTL         time.Duration // how long after its start the schedule ends; default it does not end
+	Early       time.Duration // how long before its due time a run may start
+	Jitter      time.Duration // range over which starts are spread, by job and due time
 	Calendars   []string      // it is not due at the times that these calendars exclude
 	Rate        Rate          // how often runs may start, such as Rate{10, time.Second}
-	RetryFactor float64       // what the delay grows by with each retry; default 2
-	RetryJitter Jitter        // how much is taken off a retry's delay at most; default half
-	RetryRules  []RetryRule   // by error code, see Fail; the first that matches wins. Here, 0 attempts mean 2 and no delay 1 s; None = none
-	RetryBudget Rate          // how often runs may be tried again, later retries are spread; Max: None = no budget; default 10/s
-	PauseAfter  int           // so many runs in a row that fail for good pause the job; default never
-	OnSuccess   []string      // jobs that run after one that succeeded, with what became of it in their arguments, see ParentRun
-	OnFailure   []string      // jobs that run after one that failed for good
-	Parent      string        // the job that this one belongs to
-	KeepFor     time.Duration // how long its runs can be read once they are over; None = for ever; default 5 days
+	RetryFactor float64       // growth of the delay with each retry; default 2
+	RetryJitter Jitter        // largest random reduction of a retry's delay; default half
+	RetryRules  []RetryRule   // by error code, see Fail; first match. Here, Attempts 0 = 2 and Delay 0 = 1 s; None = 0
+	RetryBudget Rate          // rate limit of retries; those beyond it start later; Max: None = no limit; default 10/s
+	PauseAfter  int           // number of consecutive Terminated runs that pauses the job; default never
+	OnSuccess   []string      // jobs that start after a Succeeded run, and get it as an argument, see ParentRun
+	OnFailure   []string      // jobs that start after a Terminated run
+	Parent      string        // the job to which this one belongs
+	KeepFor     time.Duration // retention of finished runs; None = no limit; default 5 days
 
-	KeepSucceeded int // and so many of them that Succeeded, the newest; None = all; default 1,000
-	KeepOthers    int // and so many that ended otherwise; None = all; default 10,000
+	KeepSucceeded int // Succeeded runs kept, the newest; None = all; default 1,000
+	KeepOthers    int // other finished runs kept, the newest; None = all; default 10,000
 }
 
-// Job is a job that a worker can run: made by NewRecurring or NewTriggered, handed to a worker.
+// Job is a job that a worker can run. NewRecurring and NewTriggered make one; pass it to a worker.
 type Job struct {
 	key     Key
 	options Options
@@ -111,15 +110,15 @@ type Job struct {
 	err     error
 }
 
-// NewRecurring makes a Job of a recurring one. worker.New returns what is wrong with it.
+// NewRecurring makes a Job of a RecurringJob. worker.New returns an error if j or o is invalid.
 func NewRecurring(j RecurringJob, o Options) Job {
 	job := Job{value: j, options: o, key: keyOf(j, o), err: missing(j, o)}
 	job.run = func(ctx context.Context, _ []byte) error { return j.Run(ctx) }
 	return job
 }
 
-// NewTriggered makes a Job of a triggered one; A is inferred from its Run. It is the only place that knows A:
-// behind it, arguments are bytes.
+// NewTriggered makes a Job of a TriggeredJob; A is inferred from its Run. worker.New returns an error if j or o is
+// invalid.
 func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
 	job := Job{value: j, options: o, key: keyOf(j, o), args: reflect.TypeFor[A](), err: missing(j, o)}
 	reader := fastjson.ReaderOf(reflect.TypeFor[A]())
@@ -139,23 +138,23 @@ func NewTriggered[A any](j TriggeredJob[A], o Options) Job {
 	return job
 }
 
-// Key of the job.
+// Key returns the key of the job.
 func (j Job) Key() Key { return j.key }
 
-// Options the job was made with.
+// Options returns the options of NewRecurring or NewTriggered.
 func (j Job) Options() Options { return j.options }
 
-// Args is the type of a triggered job's arguments; nil for a recurring job.
+// Args returns the type of a triggered job's arguments; nil for a recurring job.
 func (j Job) Args() reflect.Type { return j.args }
 
-// Err is what is wrong with the job, or nil. A worker that is made with the job returns it.
+// Err returns why the job is invalid, or nil. worker.New returns the same error.
 func (j Job) Err() error { return j.err }
 
-// Run runs the job once, here, with arguments as JSON.
+// Run calls the handler once, in this process, with arguments as JSON.
 func (j Job) Run(ctx context.Context, args []byte) error { return j.run(ctx, args) }
 
-// Init prepares the job in a worker, before the worker registers it: a job with a method Init(context.Context) error
-// has it called once for each start of a worker. One that fails is not served there.
+// Init calls the method Init(context.Context) error of the job's value, if it has one. A worker calls it once at its
+// start, before it registers the job; a job whose Init fails does not run on that worker.
 func (j Job) Init(ctx context.Context) error {
 	if i, ok := j.value.(interface{ Init(context.Context) error }); ok {
 		return i.Init(ctx)
@@ -163,7 +162,7 @@ func (j Job) Init(ctx context.Context) error {
 	return nil
 }
 
-// Close gives up what Init has opened, when the worker ends: a job with a method Close() error has it called once.
+// Close calls the method Close() error of the job's value, if it has one. A worker calls it once when it ends.
 func (j Job) Close() error {
 	if c, ok := j.value.(interface{ Close() error }); ok {
 		return c.Close()

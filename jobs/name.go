@@ -9,16 +9,16 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
-// Tenant separates the jobs of one customer from those of another. A key is unique within its tenant.
+// Tenant separates the jobs of customers. A key is unique within its tenant.
 type Tenant string
 
 // DefaultTenant is used where no tenant is given.
 const DefaultTenant Tenant = "default"
 
-// Key names a job within its tenant. It never changes: 1 to 200 of A-Z a-z 0-9 . _ - and no dot at the front.
+// Key names a job within its tenant and never changes: 1 to 200 of A-Z a-z 0-9 . _ -, no leading dot.
 type Key string
 
-// Check returns what is wrong with a key, or nil.
+// Check returns why a key is invalid, or nil.
 func (k Key) Check() error {
 	if err := plain.Name("job key", string(k), 200); err != nil {
 		return invalid("%v", err)

@@ -2,28 +2,28 @@ package jobs
 
 import "time"
 
-// Overlap is what becomes of a run that finds no free slot.
+// Overlap is what happens to a run that finds no free slot.
 type Overlap string
 
-// What becomes of a run without a free slot.
+// What happens to a run without a free slot.
 const (
-	OverlapSkip     Overlap = "skip"      // it is Skipped
-	OverlapQueue    Overlap = "queue"     // it waits for a slot
-	OverlapQueueOne Overlap = "queue_one" // it waits, unless another run of its job waits already: then it is Skipped
-	OverlapReplace  Overlap = "replace"   // the oldest run of its job is cancelled, and it starts when that one has ended
+	OverlapSkip     Overlap = "skip"      // the run is Skipped
+	OverlapQueue    Overlap = "queue"     // the run waits for a slot
+	OverlapQueueOne Overlap = "queue_one" // the run waits, or is Skipped if another run of its job waits already
+	OverlapReplace  Overlap = "replace"   // the oldest run of the job is cancelled; the new run starts on its slot
 )
 
-// Misfire is what becomes of due times that were missed by more than the misfire threshold.
+// Misfire is what happens to due times that are late by more than the misfire threshold.
 type Misfire string
 
-// What becomes of missed due times.
+// What happens to missed due times.
 const (
 	MisfireOnce Misfire = "fire_once" // the newest fires; the ledger records the others as missed
 	MisfireAll  Misfire = "fire_all"  // all of them fire
 	MisfireSkip Misfire = "skip"      // none of them fires; the ledger records them as missed
 )
 
-// Gap is when a job fires whose time of day does not exist because clocks go forward. It matters to schedules that name
+// Gap is when a job fires whose time of day does not exist because clocks go forward. It applies to schedules that give
 // hour and minute as numbers.
 type Gap string
 
@@ -34,71 +34,71 @@ const (
 	GapSkip   Gap = "skip"   // not that day
 )
 
-// Twice is when a job fires whose time of day comes twice because clocks go back. It matters to schedules that name
+// Twice is when a job fires whose time of day occurs twice because clocks go back. It applies to schedules that give
 // hour and minute as numbers.
 type Twice string
 
-// When a job fires whose time of day comes twice.
+// When a job fires whose time of day occurs twice.
 const (
 	TwiceFirst  Twice = "first"
 	TwiceSecond Twice = "second"
 	TwiceBoth   Twice = "both"
 )
 
-// OnLost is what becomes of a run whose lease expired because its worker crashed or lost its connection.
+// OnLost is what happens to a run whose lease expired because its worker crashed or lost its connection.
 type OnLost string
 
-// What becomes of a lost run.
+// What happens to a lost run.
 const (
-	LostRetry OnLost = "retry" // another worker starts it again, three times at most; such a retry is not counted in Retries
-	LostFail  OnLost = "fail"  // it is Terminated, so that it starts at most once
+	LostRetry OnLost = "retry" // another worker restarts it, at most three times; Retries does not count these
+	LostFail  OnLost = "fail"  // it is Terminated: no second attempt follows a lost one
 )
 
-// LeaseLost is what a worker does with a run while no control plane answers it.
+// LeaseLost is what a worker does with a run when its lease expires because no node answers the worker.
 type LeaseLost string
 
 // What a worker does when a lease expires.
 const (
-	LeaseContinue LeaseLost = "continue" // the handler goes on; another worker may start the run, too
+	LeaseContinue LeaseLost = "continue" // the handler continues; another worker may start the run as well
 	LeaseCancel   LeaseLost = "cancel"   // the handler's context ends with ErrLeaseLost when the lease expires
 )
 
-// Limit is a named number of slots that several jobs may share, or how often runs may start, or both.
+// Limit is a named concurrency limit, rate limit or both, which several jobs may share.
 type Limit struct {
 	Name string `json:"name"`
-	Max  int    `json:"max"`           // slots; 0 = no limit but Rate
-	By   string `json:"by,omitempty"`  // such as args.customer_id: a limit for each value of this argument
+	Max  int    `json:"max"`           // slots; 0 = no concurrency limit
+	By   string `json:"by,omitempty"`  // an argument, such as args.customer_id: each of its values has its own limit
 	Rate Rate   `json:"rate,omitzero"` // how often runs may start
 }
 
-// Route is how a worker is selected for a run, among those that serve its job.
+// Route is how a worker is selected for a run, among the workers that serve its job.
 type Route string
 
-// The routes. "Free" is a worker with a free slot; the order is that of the workers' names.
+// The routes. A free worker has a free slot; workers are ordered by name.
 const (
-	RouteAny           Route = "any"             // the first that has a free slot
-	RouteFirst         Route = "first"           // the first in order that is free
-	RouteLast          Route = "last"            // the last in order that is free
-	RouteRoundRobin    Route = "round_robin"     // those that are free, in turn
-	RouteRandom        Route = "random"          // one of those that are free, at random
-	RouteHash          Route = "consistent_hash" // the same one for the same key; the run waits for it
-	RouteLeastRecent   Route = "least_recent"    // the free one whose last run of the job is the longest ago
-	RouteLeastFrequent Route = "least_frequent"  // the free one that got the fewest runs of the job in the last day
-	RouteFailover      Route = "failover"        // the first in order that is alive; the run waits for it
-	RouteIdle          Route = "idle"            // one that runs nothing
-	RouteBroadcast     Route = "broadcast"       // all of them: the run is expanded into one for each, see Part
+	RouteAny           Route = "any"             // the free worker that asks first
+	RouteFirst         Route = "first"           // the first free worker
+	RouteLast          Route = "last"            // the last free worker
+	RouteRoundRobin    Route = "round_robin"     // the free workers in turn
+	RouteRandom        Route = "random"          // a random free worker
+	RouteHash          Route = "consistent_hash" // the same worker for the same value of RouteBy; the run waits for it
+	RouteLeastRecent   Route = "least_recent"    // the free worker whose last run of the job is the longest ago
+	RouteLeastFrequent Route = "least_frequent"  // the free worker with the fewest runs of the job in the last day
+	RouteFailover      Route = "failover"        // the first online worker; the run waits for it
+	RouteIdle          Route = "idle"            // a worker that runs nothing
+	RouteBroadcast     Route = "broadcast"       // all workers: one run for each, see Part
 )
 
-// PinAway is what becomes of a run whose pinned worker is not connected.
+// PinAway is what happens to a run whose pinned worker is offline.
 type PinAway string
 
-// What becomes of a run without its pinned worker.
+// What happens to a run without its pinned worker.
 const (
-	PinWait PinAway = "wait" // it waits until the worker is back
-	PinAny  PinAway = "any"  // it goes to another worker, selected by the job's route
+	PinWait PinAway = "wait" // the run waits until the worker is online
+	PinAny  PinAway = "any"  // another worker, selected by the job's route, runs it
 )
 
-// CodeVersion is which versions of a job's code may run it, while a new version is rolled out.
+// CodeVersion is which versions of a job's code may run it during a rollout.
 type CodeVersion string
 
 // Which versions of the code may run a job.
@@ -107,21 +107,21 @@ const (
 	CodeCurrent CodeVersion = "current" // the one that was current when the run was created, or a later one
 )
 
-// Jitter is how much of a retry's delay is taken off at random.
+// Jitter is how much of a retry's delay is random.
 type Jitter string
 
-// How much is taken off.
+// The largest random reduction of a delay.
 const (
 	JitterHalf Jitter = "half" // up to half of it
 	JitterFull Jitter = "full" // up to all of it
 	JitterNone Jitter = "none" // nothing: runs that failed together are retried together
 )
 
-// RetryRule is how runs are retried whose error has one of Codes.
+// RetryRule sets the retries of attempts whose error has one of Codes.
 type RetryRule struct {
-	Codes    []string      `json:"codes"`              // as Fail sets them, or "timeout", "panic", "error" (without a code); "*" = any
+	Codes    []string      `json:"codes"`              // codes of Fail, or "timeout", "panic", "error" (without a code); "*" = any
 	Attempts int           `json:"attempts"`           // retries by this rule; 0 = none: such an error is final
-	Delay    time.Duration `json:"delay,omitempty"`    // before the first of them; 0 = none
-	Factor   float64       `json:"factor,omitempty"`   // by which the delay grows; 0 = the job's RetryFactor
+	Delay    time.Duration `json:"delay,omitempty"`    // before the first of these retries; 0 = none
+	Factor   float64       `json:"factor,omitempty"`   // growth of the delay; 0 = the job's RetryFactor
 	MaxDelay time.Duration `json:"maxDelay,omitempty"` // 0 = the job's RetryDelayMax
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Rate is how often something may happen: Max times at once, and Max times per Per in the long run. Zero is no limit.
+// Rate is a rate limit: bursts of at most Max, and on average at most Max in each Per. Zero is no limit.
 // Its text is 10/s, 100/m, 5/30s, or none.
 type Rate struct {
 	Max int

@@ -6,13 +6,13 @@ import (
 	"time"
 )
 
-// Run is a run as programs see it: what was asked for, and what became of it.
+// Run is the request and the outcome of a run, as clients read it.
 type Run struct {
 	ID       ID              `json:"id"`
 	Job      Key             `json:"job"`
 	State    State           `json:"state"`
 	Cause    string          `json:"cause,omitempty"` // why it is in its state, such as timeout; most states need none
-	Actor    string          `json:"actor"`           // who asked for it, such as client:shop; the leader for due times
+	Actor    string          `json:"actor"`           // the requester, such as client:shop; for due times the leader
 	Due      time.Time       `json:"due"`
 	Created  time.Time       `json:"created"`
 	Started  time.Time       `json:"started,omitzero"`  // its last attempt
@@ -39,8 +39,8 @@ func (e *RunError) Error() string {
 	return text
 }
 
-// ParentRun is what a run that follows another gets of it: the field "parent" of its arguments. The arguments of a job
-// that follows others can have it:
+// ParentRun describes the run after which a follow-up run starts (OnSuccess, OnFailure). The follow-up run gets it as
+// the field "parent" of its arguments:
 //
 //	type CleanArgs struct {
 //		Parent jobs.ParentRun `json:"parent"`

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Running is what a worker provides to a handler through its context. Handlers call the functions below instead.
+// Running is what a worker provides to a handler through its context. Handlers call Log, Progress and so on instead.
 type Running interface {
 	Log() *slog.Logger
 	Progress(done, total int64, text string)
@@ -22,7 +22,7 @@ type AttemptInfo struct {
 	Tenant Tenant
 	Run    ID
 	Key    Key
-	Due    time.Time // the due time of the run, however late it starts
+	Due    time.Time // the due time of the run, not its start
 	Number uint32    // from 1; a fencing token: it only grows, so a resource can refuse an older one
 	Worker string
 	// Of a broadcast: the index of this run, from 0, and the total. Otherwise 0 and 0.
@@ -31,8 +31,8 @@ type AttemptInfo struct {
 	Revision uint64
 }
 
-// Part returns which part of a broadcast's work is this run's: the runs of a broadcast to three workers get 0 and 3, 1
-// and 3, and 2 and 3. Other runs, and callers outside a run, get 0 and 1.
+// Part returns the index of this run in its broadcast and the number of the broadcast's runs: a broadcast to three
+// workers has the parts (0, 3), (1, 3) and (2, 3). Other runs, and callers outside a run, get (0, 1).
 func Part(ctx context.Context) (index, total int) {
 	a := Attempt(ctx)
 	return a.Index, max(1, a.Total)
@@ -40,7 +40,7 @@ func Part(ctx context.Context) (index, total int) {
 
 type runningKey struct{}
 
-// WithRunning returns a context for a handler. Workers call it, and tests of handlers that need more than workertest.
+// WithRunning returns a context for a handler. It is for workers, and for tests that workertest does not support.
 func WithRunning(ctx context.Context, r Running) context.Context {
 	return context.WithValue(ctx, runningKey{}, r)
 }
@@ -58,16 +58,16 @@ func Log(ctx context.Context) *slog.Logger {
 	return slog.New(slog.NewTextHandler(io.Discard, nil))
 }
 
-// Last reports whether err, if the handler returned it now, would end the run: no attempt follows. It is a forecast: if
-// the worker dies before it reports, another attempt may follow all the same. Handlers that notify others of failures
-// use it.
+// Last reports whether err, if the handler returned it now, would end the run without another attempt. It is a
+// forecast: if the worker crashes before it reports, another attempt may follow. Use it to notify of final failures
+// only.
 func Last(ctx context.Context, err error) bool {
 	r, ok := running(ctx).(interface{ Last(err error) bool })
 	return ok && r.Last(err)
 }
 
-// Progress reports how far a run is: done of total (0 = unknown), and a short text. It is cheap: the worker sends at
-// most one report a second.
+// Progress reports the progress of a run: done of total (0 = unknown), and a short text. Call it as often as you like:
+// the worker sends at most one report a second.
 func Progress(ctx context.Context, done, total int64, text string) {
 	if r := running(ctx); r != nil {
 		r.Progress(done, total, text)
@@ -82,7 +82,7 @@ func Attempt(ctx context.Context) AttemptInfo {
 	return AttemptInfo{}
 }
 
-// Result sets the result of the run, which is stored if it succeeds: any v that JSON can carry, up to 64 KiB.
+// Result sets the result of the run, which is stored if the run succeeds: v as JSON, up to 64 KiB.
 func Result(ctx context.Context, v any) error {
 	if r := running(ctx); r != nil {
 		return r.Result(v)
@@ -98,7 +98,7 @@ func Save(ctx context.Context, v any) error {
 	return ErrNotRunning
 }
 
-// Load reads into v what an earlier attempt saved, and reports whether there was anything.
+// Load reads into v what an earlier attempt saved, and reports whether one did.
 func Load(ctx context.Context, v any) (bool, error) {
 	if r := running(ctx); r != nil {
 		return r.Load(v)

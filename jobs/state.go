@@ -2,7 +2,7 @@ package jobs
 
 import "slices"
 
-// State is the state of a run. docs/states.md draws how one follows another.
+// State is the state of a run. docs/states.md shows the permitted transitions.
 type State uint8
 
 // The states of a run.
@@ -12,7 +12,7 @@ const (
 	Processing                  // a worker runs it
 	Succeeded                   // done
 	Failed                      // an attempt failed; another follows
-	Terminated                  // failed for good; others call it dead or discarded
+	Terminated                  // failed for good; other systems call it dead or discarded
 	Cancelled                   // stopped by a person or a program
 	Skipped                     // never started, and never will
 )

@@ -15,13 +15,14 @@ import (
 type Trigger[A any] Key
 
 // Enqueuer sends requests for runs to a control plane: a client of package client is one. The receipts are in the order
-// of the requests. All requests are checked before the first is sent; a later error names the requests that were not
+// of the requests. It checks all requests before it sends the first; a later error names the requests that were not
 // stored.
 type Enqueuer interface {
 	Enqueue(ctx context.Context, requests ...Request) ([]Receipt, error)
 }
 
-// Request asks for one run. [Trigger.Request] makes one; a program that has only a job's key fills it in itself.
+// Request describes one run to enqueue. [Trigger.Request] makes one; a program that has only a job's key fills in the
+// fields.
 type Request struct {
 	ID          ID // made by NewID; zero = the Enqueuer makes one. A request that is sent again under its ID makes no second run.
 	Key         Key
@@ -29,10 +30,10 @@ type Request struct {
 	ArgsType    reflect.Type    // what Args were encoded from; nil = unknown. Those of the job's own type need no check.
 	Due         time.Time       // zero = now
 	Delay       time.Duration   // after the time at which the request is stored; used when Due is zero
-	Unique      string          // at most one run of the job that is not final has this key
+	Unique      string          // at most one live run of the job has this key
 	UniqueFor   time.Duration   // the unique key is kept for this long from the request on, instead of until the run is final
-	Idempotency string          // a second request with this key, within 24 h, is answered with the first one's run
-	Priority    *int            // nil = the job's; so are the others
+	Idempotency string          // a second request with this key, within 24 h, returns the run of the first
+	Priority    *int            // nil = that of the job, as for the next three
 	Retries     *int
 	Timeout     *time.Duration
 	StartWithin *time.Duration
@@ -57,7 +58,7 @@ func After(d time.Duration) EnqueueOption { return func(r *Request) { r.Delay = 
 // At makes the run due at t. A time in the past means now.
 func At(t time.Time) EnqueueOption { return func(r *Request) { r.Due = t } }
 
-// Unique allows at most one run of the job with this key that is not final. A second request gets the first one's run.
+// Unique allows at most one live run of the job with this key. A second request returns that run.
 func Unique(key string) EnqueueOption { return func(r *Request) { r.Unique = key } }
 
 // UniqueFor allows at most one run of the job with this key within d.
@@ -77,11 +78,11 @@ func WithTimeout(d time.Duration) EnqueueOption { return func(r *Request) { r.Ti
 // OnWorker selects the worker that runs it, by its configured name, whatever the job's route is.
 func OnWorker(name string) EnqueueOption { return func(r *Request) { r.Worker = name } }
 
-// WithID sets the run's ID, made by [NewID]. A request that is sent again under its ID makes no second run: after an
-// error that leaves the outcome open, pass the ID of the Receipt that was returned with it.
+// WithID sets the run's ID, made by [NewID]. A request that is sent again under its ID makes no second run. After the
+// error [Unknown], send the request again with the ID of its Receipt.
 func WithID(id ID) EnqueueOption { return func(r *Request) { r.ID = id } }
 
-// Request makes the request for one run, for programs that send several of different jobs at once.
+// Request makes the request for one run, for programs that pass requests of several jobs to an Enqueuer.
 func (t Trigger[A]) Request(args A, options ...EnqueueOption) (Request, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
@@ -94,7 +95,7 @@ func (t Trigger[A]) Request(args A, options ...EnqueueOption) (Request, error) {
 	return r, nil
 }
 
-// Enqueue asks for one run. The receipt has the run's ID and key even with an error, unless args cannot be written as
+// Enqueue requests one run. The receipt has the run's ID and key even with an error, unless args cannot be written as
 // JSON. If the error is [Unknown], the run may have been stored: enqueue it again with [WithID] to make sure.
 func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, options ...EnqueueOption) (Receipt, error) {
 	r, err := t.Request(args, options...)
@@ -108,7 +109,7 @@ func (t Trigger[A]) Enqueue(ctx context.Context, to Enqueuer, args A, options ..
 	return receipts[0], nil
 }
 
-// EnqueueAll asks for a run for each of args, in as few commits as possible. It returns what the Enqueuer returns: a
+// EnqueueAll requests one run for each of args, in as few commits as possible. It returns what the Enqueuer returns: a
 // client's receipts have the runs' IDs even with an error, and its *client.BulkError names the runs that were not
 // stored.
 func (t Trigger[A]) EnqueueAll(ctx context.Context, to Enqueuer, args []A, options ...EnqueueOption) ([]Receipt, error) {

@@ -5,13 +5,13 @@
 //
 // Most programs get store and bus from a URL, by carillon.NewWorker.
 //
-// Where to start: [Config], then a run's way through the files: take.go (a slot first, then an offer, then the claim),
-// execute.go (the handler, its deadline and how it may end), report.go (the result is stored). Then heartbeat.go
-// (leases), cancel.go (requests to stop) and drain.go (leaving).
+// Where to start: [Config], then the files in the order of a run: take.go (a slot first, then an offer, then the claim),
+// execute.go (the handler and its deadline), report.go (the result). Then heartbeat.go (leases), cancel.go (requests to
+// stop) and drain.go (shutdown).
 //
-// Sharp edges. A handler must heed its context: nothing can stop one that does not, and it keeps its slot until it
-// returns. After its context has ended, it saves checkpoints under context.WithoutCancel(ctx). A worker without answers
-// to its heartbeats continues its runs, so for a while another worker may run the next attempt of the same run, unless
-// the job has LeaseCancel; [jobs.Attempt] returns the number that tells attempts apart. The store decides on every
-// result: a run that was taken from this worker cannot be finished by it.
+// Sharp edges. A handler must return when its context ends: a worker cannot stop it, and it keeps its slot until it
+// returns. After its context has ended, a handler saves checkpoints with context.WithoutCancel(ctx). A worker whose
+// heartbeats get no answer continues its runs, so another worker may run the next attempt of the same run meanwhile,
+// unless the job has LeaseCancel; [jobs.Attempt] returns the number of the attempt. The store refuses the result of an
+// attempt that lost its lease.
 package worker

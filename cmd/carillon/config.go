@@ -132,11 +132,11 @@ type setting struct {
 // settings is the table.
 var settings = []setting{
 	{"auth", "auth", "auto", "require tokens: on, off, or auto (when listening beyond loopback)", oneOf(func(c *config) *string { return &c.Auth }, "auto", "on", "off")},
-	{"http.addr", "http", "127.0.0.1:8080", "address of the page and the API", textOf(func(c *config) *string { return &c.HTTP })},
-	{"http.tls-cert", "http-tls-cert", "", "file with the certificate (and those above it) for the page and the API", textOf(func(c *config) *string { return &c.HTTPTLS.Cert })},
+	{"http.addr", "http", "127.0.0.1:8080", "address of the dashboard and the API", textOf(func(c *config) *string { return &c.HTTP })},
+	{"http.tls-cert", "http-tls-cert", "", "file with the certificate and its chain for the dashboard and the API", textOf(func(c *config) *string { return &c.HTTPTLS.Cert })},
 	{"http.tls-key", "http-tls-key", "", "file with its key, readable by its owner only", textOf(func(c *config) *string { return &c.HTTPTLS.Key })},
-	{"http.url", "http-url", "", "public URL of the page, such as https://jobs.example.com behind a proxy", textOf(func(c *config) *string { return &c.Public })},
-	{"http.hosts", "http-hosts", "", "more host names of the page, comma-separated", textOf(func(c *config) *string { return &c.Hosts })},
+	{"http.url", "http-url", "", "public URL of the dashboard, such as https://jobs.example.com behind a proxy", textOf(func(c *config) *string { return &c.Public })},
+	{"http.hosts", "http-hosts", "", "more host names of the dashboard, comma-separated", textOf(func(c *config) *string { return &c.Hosts })},
 	{"http.plain", "http-plain", "false", "allow tokens over HTTP without TLS", boolOf(func(c *config) *bool { return &c.HTTPOpen })},
 	{"nats.addr", "nats-addr", "127.0.0.1:4222", "address of the built-in NATS server", textOf(func(c *config) *string { return &c.NATS })},
 	{"nats.tls-cert", "nats-tls-cert", "", "file with the certificate of the built-in NATS server", textOf(func(c *config) *string { return &c.NATSTLS.Cert })},

@@ -11,10 +11,10 @@ func newDev() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dev",
 		Short: "Run everything in one process, with demo jobs",
-		Long: "Run everything in one process: the control plane, a durable store, a NATS server that workers can connect to, the page,\n" +
-			"and a worker with demo jobs. HTTP jobs run here as well, and may call this machine. It listens on loopback only. Ctrl-C\n" +
-			"waits for running jobs and stops.",
-		Example: "  carillon dev\n  carillon dev --memory --http 127.0.0.1:9000\n  carillon dev --nodes 3      a cluster, each node and each worker a process of its own",
+		Long: "Run everything in one process: the control plane, a durable store, a NATS server for workers, the dashboard, and\n" +
+			"a worker with demo jobs. HTTP jobs run here, too, and may call this machine. It listens on loopback only. Ctrl-C waits for\n" +
+			"running jobs, at most --grace, and stops.",
+		Example: "  carillon dev\n  carillon dev --memory --http 127.0.0.1:9000\n  carillon dev --nodes 3      a cluster; each node and each worker is a process",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadConfig(c, os.Environ())
@@ -43,9 +43,9 @@ func newServer() *cobra.Command {
 	var newAdmin bool
 	c := &cobra.Command{
 		Use:   "server",
-		Short: "Run a control plane with its store and its pages",
-		Long: "Run a control plane with its store and its pages, and a NATS server for the workers, unless --nats names one. It runs no\n" +
-			"jobs itself, unless --http-jobs is set: workers do. Loopback needs no authentication. Any other address requires TLS and\n" +
+		Short: "Run a control plane with its store and the dashboard",
+		Long: "Run a control plane with its store and the dashboard, and a NATS server for the workers, unless --nats names one. Workers\n" +
+			"run the jobs; with --http-jobs, the server runs HTTP jobs itself. Loopback needs no authentication. Any other address requires TLS and\n" +
 			"tokens: the first start writes an admin token to the data directory. See docs/install.md.",
 		Example: "  carillon server --data /var/lib/carillon\n  carillon server --nats nats://127.0.0.1:4222\n" +
 			"  carillon server --http 0.0.0.0:8443 --http-tls-cert host.pem --http-tls-key host.key --nats-addr 0.0.0.0:4222 --nats-tls-cert host.pem --nats-tls-key host.key",

@@ -1,7 +1,7 @@
 // Command carillon is the scheduler as a program.
 //
 //	carillon dev      everything in one process, with demo jobs
-//	carillon server   a control plane, its store and its pages
+//	carillon server   a control plane, its store and the dashboard
 //	carillon worker   HTTP jobs, as a process of its own
 //	carillon next     due times of a schedule, without a server
 //	carillon nats-config  configuration for an external NATS server

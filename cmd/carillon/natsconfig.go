@@ -18,12 +18,12 @@ func newNATSConfig() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "nats-config",
 		Short: "Print the configuration of an external NATS server",
-		Long: "Print an account with users for a NATS server's configuration file: the server's own (node), and one for each --worker and\n" +
-			"--client. Each has the least permissions on the bus, in its own name. Passwords come from the environment of the NATS server, or\n" +
-			"from bcrypt hashes in quotes that you write into the file (nats server passwd makes them).\n\n" +
-			"A worker's user without a name is for all workers of an app, which can then impersonate each other. To prevent that, name\n" +
-			"each: --worker billing/h1 for a worker that is called h1.\n" +
-			"Such a server ignores Carillon's tokens: to revoke access, remove the user and reload the NATS server.",
+		Long: "Print an account for the configuration file of a NATS server. It has the user node for Carillon's server, and a user for each\n" +
+			"--worker and --client, with the least permissions. Passwords come from the environment of the NATS server; or write bcrypt\n" +
+			"hashes in quotes into the file (nats server passwd makes them).\n\n" +
+			"--worker billing is one user for all workers of the app billing, which can then impersonate each other. To prevent that, give\n" +
+			"each its own user: --worker billing/h1 for the worker with the name h1.\n\n" +
+			"An external NATS server ignores Carillon's tokens: to revoke access, remove the user and reload that server.",
 		Example: "  carillon nats-config --worker billing --client shop > carillon.conf\n  carillon nats-config --tenant acme --worker billing/h1 --worker billing/h2",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

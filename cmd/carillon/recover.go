@@ -102,9 +102,9 @@ func newClusterRecover() *cobra.Command {
 		Use:   "recover",
 		Short: "Recover one node when a majority is lost for good",
 		Long: "Recover one stopped node as a cluster of its own when a majority is lost for good, with its disks. Data that only the lost\n" +
-			"nodes had is lost, and none of them may start again with its data. If several nodes are left, check each (type anything but\n" +
-			"recover at the prompt) and recover the one with the longest log; the others join it again, with empty directories.\n\n" +
-			"If a majority can start again, start it instead: then nothing is lost.",
+			"nodes had is lost, and none of them may start again with its data. If several nodes are left, run this on each, type anything\n" +
+			"but recover at the prompt, and recover the node with the highest term and, among these, the highest entry. The others join it\n" +
+			"again with empty directories.\n\nIf a majority can start again, start it instead: then nothing is lost.",
 		Example: "  carillon cluster recover --data /var/lib/carillon",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -27,10 +27,10 @@ func newWorker() *cobra.Command {
 	h := httpWorker{}
 	c := &cobra.Command{
 		Use:   "worker",
-		Short: "Run HTTP jobs in a process of its own",
-		Long: "Run HTTP jobs, which call URLs. Like every worker it connects to the bus of a server, and needs a worker's token if the server\n" +
-			"requires authentication. Start any number; if one fails, another takes over its runs. The settings http-jobs.* of the worker,\n" +
-			"not of the server, decide what they may call and which variables, services and secrets jobs may use.",
+		Short: "Run HTTP jobs in a separate process",
+		Long: "Run HTTP jobs, which call URLs. It connects to the bus of a server, like every worker, and needs a worker token if the server\n" +
+			"requires authentication. Start any number of these workers; if one fails, another takes over its runs. The settings http-jobs.*\n" +
+			"of the worker, not of the server, define which addresses jobs may call, and their variables, services and secrets.",
 		Example: "  carillon worker\n  carillon worker --nats tls://bus.example:4222 --nats-token-file /run/token\n" +
 			"  carillon worker --http-jobs-allow 10.1.0.0/16 --http-jobs-services billing=http://10.1.0.7:8080 --http-jobs-secrets BILLING@10.1.0.7=/etc/carillon/billing",
 		Args: noArgs,

@@ -25,23 +25,23 @@ type Missed struct {
 	Reason      string // such as "paused" or "outage"
 }
 
-// Bubble calls fn in a bubble of virtual time (see testing/synctest), which begins at midnight UTC of 2000-01-01 and
-// passes only while every goroutine waits. The control plane begins with the first worker. When fn returns, the workers
-// drain and all of it is torn down; handlers must have returned by then.
+// Bubble calls fn in a bubble of virtual time (see testing/synctest). Its time starts at midnight UTC of 2000-01-01 and
+// passes only while every goroutine waits. The control plane starts with the first worker. When fn returns, the workers
+// drain and everything stops; handlers must have returned by then.
 func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
 	t.Helper()
 	bubble.Run(t, func(t *testing.T, s *bubble.System) { fn(t, &Carillon{s.Client, s}) })
 }
 
-// Start starts a worker and waits until it is registered. stop ends it, as a deployment would: it drains.
+// Start starts a worker and waits until it takes runs. stop drains and ends it, as a deployment does.
 func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	return c.system.Start(cfg, js...)
 }
 
-// Pass lets time pass, and then waits until everything that is due by then has been started.
+// Pass lets d pass in virtual time, then waits until all runs that are due by then have started.
 func (c *Carillon) Pass(d time.Duration) { c.system.Pass(d) }
 
-// PassUntil is Pass until a time.
+// PassUntil is like Pass, until a time.
 func (c *Carillon) PassUntil(at time.Time) { c.system.PassUntil(at) }
 
 // Pause pauses a job, as a user would.

@@ -1,5 +1,5 @@
-// Package workertest tests jobs. [Run] runs a handler once and shows what it left behind. [Bubble] has a whole Carillon
-// in virtual time, so that a test can watch a schedule for days in a moment:
+// Package workertest tests jobs. [Run] calls a handler once and returns its outcome. [Bubble] runs a whole Carillon in
+// virtual time: days of a schedule take less than a second:
 //
 //	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 //		c.Start(worker.Config{}, closeDay)
@@ -23,7 +23,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Options set up a handler's attempt. The zero value is the first attempt of a run.
+// Options describe the attempt for Run. The zero value is the first attempt of a run.
 type Options struct {
 	Context    context.Context // default t.Context()
 	Number     uint32          // of the attempt; default 1
@@ -34,7 +34,7 @@ type Options struct {
 	Total      int
 }
 
-// Attempt is the result of a handler.
+// Attempt is the outcome of Run.
 type Attempt struct {
 	Err        error           // what it returned
 	Final      bool            // Err was wrapped in jobs.NoRetry
@@ -52,8 +52,8 @@ type Progress struct {
 	Text        string
 }
 
-// Run runs a job's handler once, in the test's own goroutine. Arguments are written as JSON and read again, as on their
-// way to a worker; nil means none. A panic of the handler fails the test.
+// Run calls a job's handler once, in the test's goroutine. It converts the arguments to JSON and back, as an enqueue
+// and a worker do; nil means none. A panic of the handler fails the test.
 func Run(t testing.TB, job jobs.Job, args any, o Options) Attempt {
 	t.Helper()
 	raw := encode(t, "arguments", args)

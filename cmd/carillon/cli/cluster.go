@@ -118,7 +118,7 @@ func bytesText(n int64) string {
 
 func (a *asker) clusterInvite() *cobra.Command {
 	return &cobra.Command{Use: "invite", Short: "Create an invitation for a new node", Args: none,
-		Long: "Create an invitation for one new node: single use, expires after 15 minutes, printed once. A node may do everything, so\n" +
+		Long: "Create an invitation for one new node: single use, expires after 15 minutes, printed once. A node has full access, so\n" +
 			"protect the invitation like a password. On the new machine:\n\n" +
 			"  carillon cluster join join.token --node n2 --data /var/lib/carillon --cluster n2.example.com:7946",
 		Example: lines("carillon cluster invite > join.token"),

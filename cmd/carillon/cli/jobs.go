@@ -398,8 +398,8 @@ func pointed(err error, expr, zone string) error {
 
 func (a *asker) jobsPause() *cobra.Command {
 	var reason, until string
-	c := &cobra.Command{Use: "pause <key>", Short: "Pause a job's schedule", Args: one("the key of a job"),
-		Long:    "Pause a job's schedule until it is resumed or until a time. It can still be triggered by hand.\n\nA time is " + momentHelp + ".",
+	c := &cobra.Command{Use: "pause <key>", Short: "Pause a job", Args: one("the key of a job"),
+		Long:    "Pause a job until it is resumed, or until a time: its due times get no run, and runs that programs request wait. Runs that\nusers request start.\n\nA time is " + momentHelp + ".",
 		Example: lines("carillon jobs pause demo.chime --reason 'too loud'", "carillon jobs pause demo.chime --until 'monday 09:00'", "carillon jobs pause demo.chime --until 2h"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{}

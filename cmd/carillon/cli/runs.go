@@ -311,7 +311,7 @@ func movesTable(p *page, moves []api.Move) {
 func (a *asker) runsCancel() *cobra.Command {
 	var reason string
 	c := &cobra.Command{Use: "cancel <run>...", Short: "Cancel runs", Args: counted("the ID of a run", 1, 1000),
-		Long:    "Cancel runs. A run on a worker becomes Cancelled at once, and the context of its handler ends. One failure does not stop the others.",
+		Long:    "Cancel runs. A run on a worker becomes Cancelled at once, and the context of its handler ends. If one run cannot be cancelled, the others still are.",
 		Example: lines("carillon runs cancel 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --reason 'wrong customer'", "carillon runs list --job demo.relay --state scheduled -o name | xargs carillon runs cancel"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			for _, id := range args {
