@@ -12,12 +12,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Remote stands in for an HTTP worker, which has no bus: it holds towards bus and store what a worker holds, and its
-// handlers wait for what the HTTP worker reports. It takes a run only while a poll asks for one, and sends heartbeats
-// only while requests arrive, so that leases expire like those of any worker that died.
+// Remote is the worker on the bus that a node runs for an HTTP worker: its handlers wait for the reports of the HTTP
+// worker. It takes runs only while a poll is open, and sends heartbeats only while requests arrive, so that leases
+// expire as those of a crashed worker do.
 //
-// It may vanish without notice, with its process for example: another one of the same name and start takes over the
-// attempts that the HTTP worker names. The store decides whether they are still its own.
+// If its node crashes, a Remote of the same name and start on another node takes over the attempts that the HTTP worker
+// lists. The store refuses those that lost their lease.
 type Remote struct {
 	worker *Worker
 	store  metastore.Store
@@ -107,8 +107,8 @@ func NewRemote(cfg Config, start string, about About, store metastore.Store, b B
 // Name returns the name under which runs are claimed.
 func (r *Remote) Name() string { return r.worker.name }
 
-// Run registers the jobs and works until the HTTP worker has left, or was silent for a minute, or ctx ends. After the
-// last two it reports nothing about the attempts that the HTTP worker has: another Remote may take them over.
+// Run registers the jobs and runs until the HTTP worker calls leave, sends no request for a minute, or ctx ends. In the
+// last two cases it reports nothing about open attempts: another Remote may take them over.
 func (r *Remote) Run(ctx context.Context) error {
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -143,7 +143,7 @@ func (r *Remote) start() {
 	close(r.begun)
 }
 
-// Begun waits until Run is at work, and returns why it did not come to that.
+// Begun waits until Run has registered the jobs, or returns why Run failed.
 func (r *Remote) Begun(ctx context.Context) error {
 	select {
 	case <-r.begun:
@@ -179,7 +179,7 @@ func (r *Remote) abandon() {
 	close(r.gone)
 }
 
-// Leave gives back what the HTTP worker still has, sends the goodbye, and waits until that is done.
+// Leave returns the open runs of the HTTP worker to the queue, signs the worker off, and waits for both.
 func (r *Remote) Leave(ctx context.Context) error {
 	r.mu.Lock()
 	if !r.left {
@@ -231,16 +231,16 @@ func (r *Remote) Touch() {
 	}
 }
 
-// Drain ends the taking of runs. Those under way continue.
+// Drain stops taking runs. Open runs continue.
 func (r *Remote) Drain() {
 	r.worker.held.close()
 	r.worker.heartbeatNow()
 }
 
-// Resting reports whether the worker was asked to take nothing for now.
+// Resting reports whether the leader or a user has stopped the worker from taking runs.
 func (r *Remote) Resting() bool { return r.worker.held.isResting() }
 
-// Lease returns how long the HTTP worker may be silent without losing its runs, at least, and how often it should send.
+// Lease returns the time without requests after which leases may expire, and the interval of heartbeats.
 func (r *Remote) Lease() (lease, every time.Duration) {
 	r.worker.leader.mu.Lock()
 	defer r.worker.leader.mu.Unlock()

@@ -19,9 +19,9 @@ type Given struct {
 	Left time.Duration // of the attempt's time; 0 = it has no end
 }
 
-// Poll waits until there are runs, at most want, or stops to report (see Stops), or wait has passed. batch names the
-// answer: until the next poll confirms it, the same runs are returned, so that none is lost with an answer. A poll ends
-// the one before: there is one at a time.
+// Poll waits until it can return runs (at most want) or Stops, or wait has passed. batch names the response: until a
+// poll confirms it with got, each poll returns the same runs, so that a lost response loses none. A poll ends the
+// previous one.
 func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Duration) (batch string, list []Given, err error) {
 	r.Touch()
 	mine := make(chan struct{})

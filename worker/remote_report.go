@@ -23,7 +23,7 @@ func (r *Remote) Progress(ctx context.Context, run jobs.ID, attempt uint32, p bu
 	return nil
 }
 
-// Save keeps JSON for the next attempt of a run. It has been stored when Save returns nil.
+// Save stores JSON for the next attempt of a run. It is durable when Save returns nil.
 func (r *Remote) Save(ctx context.Context, run jobs.ID, attempt uint32, data []byte) error {
 	t, err := r.turn(ctx, token{run, attempt})
 	if err != nil {
@@ -56,8 +56,8 @@ func (r *Remote) Log(ctx context.Context, run jobs.ID, attempt uint32, first uin
 	return nil
 }
 
-// Finish ends an attempt with the outcome f of a handler. It returns when the store has stored that, with the state of
-// the run; a repeated call returns the same. The error is jobs.Stale if the attempt was not this worker's any more.
+// Finish ends an attempt with the outcome f of a handler. It returns the state of the run after the commit; a repeated
+// call returns the same. The error is jobs.Stale if the worker had lost the attempt.
 func (r *Remote) Finish(ctx context.Context, f kernel.Finish) (*kernel.Run, error) {
 	r.Touch()
 	if n := len(f.Result); n > kernel.MaxResult {

@@ -102,8 +102,8 @@ func (t *turn) end(err error) {
 	}
 }
 
-// Has takes over an attempt that the HTTP worker has, if it is not held here. The error is jobs.Stale if the attempt is
-// not its own any more.
+// Has takes over an attempt that the HTTP worker lists, unless this Remote has it. The error is jobs.Stale if the
+// worker has lost the attempt.
 func (r *Remote) Has(ctx context.Context, run jobs.ID, attempt uint32) error {
 	_, err := r.turn(ctx, token{run, attempt})
 	return err

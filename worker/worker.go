@@ -21,27 +21,27 @@ import (
 
 // Config configures a worker. The zero value works.
 type Config struct {
-	Tenant jobs.Tenant // whose jobs; default jobs.DefaultTenant
+	Tenant jobs.Tenant // tenant of the jobs; default jobs.DefaultTenant
 	App    string      // the group of workers that share these jobs; default DefaultApp
-	Name   string      // of this worker, as the bus knows it; default that of the app and the host, made legal
-	Slots  int         // how many runs at the same time; default 0, no limit
-	Tags   []string    // what this worker has that others may not, such as "gpu"
+	Name   string      // name of this worker; default: made from the names of the app and the host
+	Slots  int         // max concurrent runs; default 0, no limit
+	Tags   []string    // tags that jobs may need, such as "gpu"
 
-	// Others runs attempts of all jobs of the app that this worker was not given by name; jobs.Attempt(ctx) returns
-	// which. Where other workers have a job by name, its runs go to those. Default none.
+	// Others runs attempts of the app's jobs that were not passed to New; jobs.Attempt(ctx) returns the job. If another
+	// worker was given a job by name, runs of that job go to that worker. Default none.
 	Others Handler
 
-	// Middleware wraps every handler; the first one is outermost. jobs.Attempt(ctx) returns which run it is about.
+	// Middleware wraps every handler; the first is the outermost. jobs.Attempt(ctx) returns the run.
 	Middleware []func(next Handler) Handler
 	// Logger gets log lines for operators; default none. Handlers log with jobs.Log instead.
 	Logger *slog.Logger
-	// Echo also gets what handlers write with jobs.Log, and why an attempt failed, each with its job, run and attempt:
-	// for a terminal, or a program's own log. Default none: both are stored with the run, and shown there.
+	// Echo gets copies of the lines that handlers write with jobs.Log, and the errors of attempts, each with job, run and
+	// attempt: for a terminal, or the program's log. Both are stored with the run in any case. Default none.
 	Echo *slog.Logger
 
-	Grace          time.Duration // how long running handlers may continue when Run is to end; default 30 s, negative none
+	Grace          time.Duration // how long handlers may continue after the ctx of Run has ended; default 30 s, negative none
 	HeartbeatEvery time.Duration // how often the worker sends a heartbeat; default 3 s
-	Lease          time.Duration // how long its runs stay its own without an answer, unless the leader sets it; default 15 s
+	Lease          time.Duration // lease of its runs without an answer to heartbeats, unless the leader sets it; default 15 s
 }
 
 // DefaultApp is the app of workers that name none.

@@ -34,8 +34,8 @@ func newNext() *cobra.Command {
 		Short: "Show the due times of a schedule, without a server",
 		Long: "Show the due times of a schedule: a cron expression, an interval, an ISO 8601 repeat or an instant. Intervals count\n" +
 			"from --after.\n\n" +
-			"With - for a schedule, each line of the input is a question in JSON, with the fields expr, zone, after, n, gap,\n" +
-			"overlap and key, and is answered with a line: {\"times\":[...]} in UTC, or {\"error\":\"...\"}.",
+			"With - as the schedule, read requests from standard input, a JSON object in each line with the fields expr, zone, after,\n" +
+			"n, gap, overlap and key. Print a line for each: {\"times\":[...]} in UTC, or {\"error\":\"...\"}.",
 		Example: "  carillon next '30 2 * * MON-FRI' --zone Europe/Berlin\n" +
 			"  carillon next '30 2 * * *' --zone Europe/Berlin --after 2026-03-28T00:00:00Z -n 3\n" +
 			"  carillon next 'H H(0-5) * * *' --key default/report\n" +

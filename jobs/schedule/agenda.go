@@ -5,15 +5,14 @@ import (
 	"time"
 )
 
-// Agenda is a priority queue of due times: it returns things in the order of their times; things due at the same time
-// come in no particular order. Time only moves forward: a thing that is added for a time before that of the last one
-// returned comes next. The zero value is an empty agenda. It is not safe for concurrent use.
+// Agenda is a priority queue of values by due time; values with the same time have no particular order. Time only moves
+// forward: a value with a time before that of the last one returned is returned next. The zero value is an empty
+// agenda. It is not safe for concurrent use.
 //
-// It is a radix heap. A time is a number of eleven digits, and a thing is in the drawer of the first digit in which its
+// It is a radix heap. A time is a number of eleven digits, and a value is in the drawer of the first digit in which its
 // time differs from the present: the row is the position of the digit, the column its value. So lower rows are due
-// before higher ones, and a thing only moves when its drawer is due and is sorted into lower ones: a few times in all,
-// between sequential blocks of memory. That takes a quarter of the time of a binary heap, which reads many distant
-// places for each thing.
+// before higher ones. When a drawer is due, its values are sorted into lower rows: each value moves a few times,
+// between sequential blocks of memory. This takes a quarter of the time of a binary heap, whose reads are scattered.
 type Agenda[T any] struct {
 	present uint64 // the time of the last thing returned
 	now     *sheet[T]

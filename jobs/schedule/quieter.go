@@ -30,8 +30,8 @@ func (s *Schedule) InMinute(due time.Time) int {
 	return n
 }
 
-// SameForAll reports whether an expression is due at the same times for all jobs: it is cron without H. Intervals count
-// from the job's own start.
+// SameForAll reports whether an expression has the same due times for all jobs. Cron without H does; intervals count
+// from the start of each job.
 func SameForAll(expr string) bool {
 	text := strings.TrimSpace(expr)
 	if _, is := macros[strings.ToLower(text)]; is {
@@ -40,9 +40,9 @@ func SameForAll(expr string) bool {
 	return len(strings.Fields(text)) >= 5 && !strings.Contains(text, "H") && !strings.HasSuffix(text, "after end")
 }
 
-// Moves returns alternatives to a schedule whose minutes are one number or a step over the whole hour: with the same
-// rhythm, at other minutes. spread has H there, so that the job's key chooses; others are all alternatives with
-// numbers, those after the present one first. Schedules of other forms have none.
+// Moves returns alternatives at other minutes to a schedule whose minutes are one number or a step over the whole hour.
+// spread has H as its minutes, so that the job's key selects them; others are all alternatives with numbers, starting
+// after the current one. Schedules of other forms have none.
 func Moves(expr string) (spread string, others []string) {
 	text := strings.TrimSpace(expr)
 	if expansion, is := macros[strings.ToLower(text)]; is {

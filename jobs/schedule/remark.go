@@ -6,8 +6,8 @@ import "time"
 func (s *Schedule) In(at time.Time) time.Time { return at.In(s.zone.location) }
 
 // Remark describes what a change of the clocks did to a due time, such as "clocks go forward: 02:30 does not exist". It
-// is empty for nearly every one. It covers due times that moved out of a gap, several that became one there, and those
-// on one pass of an overlap or on both. A match that was skipped has no due time to remark on.
+// is empty for most due times. It covers due times that moved out of a gap, several that became one there, and those
+// in an hour that clocks repeat. A skipped match has no due time and no remark.
 func (s *Schedule) Remark(due time.Time) string { return s.RemarkIn("en", due) }
 
 // RemarkIn is Remark in a language, as [Schedule.WordsIn] understands it.

@@ -1,4 +1,4 @@
-// Package schedule computes when a job is due next.
+// Package schedule computes the due times of jobs.
 //
 // Where to start: [Spec], [Parse], then [Schedule.Next]. A [Spec] is a schedule as users write it: a cron expression,
 // an interval, an ISO 8601 repeat or a single instant, with a time zone and limits:

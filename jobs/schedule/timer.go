@@ -17,7 +17,7 @@ type Timer struct {
 	TTL string `json:"ttl,omitempty"`
 }
 
-// External is the period of a job without a schedule.
+// External is the Timer.Period of a job without a schedule.
 const External = "external"
 
 // soon is how far in the future "at once" is, so that it is not past when the job is stored.

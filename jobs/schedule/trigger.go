@@ -31,8 +31,8 @@ type Trigger interface {
 	NextFireTime(prev int64) (int64, error)
 }
 
-// FromTrigger converts a foreign trigger to a function with the contract of [Schedule.Next]. An error of the trigger
-// ends it; so does a result that is not after the argument, which would otherwise be due for ever.
+// FromTrigger converts a foreign trigger to a function with the contract of [Schedule.Next]. It ends with
+// the first error of the trigger, or the first result that is not after the argument, which would repeat for ever.
 func FromTrigger(t Trigger) func(after time.Time) (time.Time, bool) {
 	// The instants that nanoseconds in an int64 can hold.
 	earliest, latest := time.Unix(0, math.MinInt64), time.Unix(0, math.MaxInt64)

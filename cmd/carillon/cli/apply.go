@@ -42,8 +42,8 @@ func (a *asker) applyCommand() *cobra.Command {
 	var reason string
 	var exact, dry bool
 	c := &cobra.Command{Use: "apply", Short: "Apply job definitions from files", Args: none,
-		Long: "Apply job definitions from files: edit existing jobs, create missing ones. Everything is checked before the first change and\n" +
-			"applied in one step; more than 1,000 jobs, or 4 MiB, in parts. Applying the same files again changes nothing.\n\n" + fileForm,
+		Long: "Apply job definitions from files: edit existing jobs, create missing ones. All files are checked before the first change,\n" +
+			"and applied in one step (in several, if there are more than 1,000 jobs or 4 MiB). Applying the same files again changes nothing.\n\n" + fileForm,
 		Example: lines("carillon apply -f jobs.yaml", "carillon apply -f jobs/ --exact --reason 'release 12'", "carillon export | carillon apply -f -"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			_, err := a.applyFiles(ctx, files, exact, dry, reason)

@@ -144,8 +144,8 @@ func (a *asker) clusterInvite() *cobra.Command {
 func (a *asker) clusterRemove() *cobra.Command {
 	return &cobra.Command{Use: "remove <node>", Short: "Remove a node for good", Args: one("the name of a node"),
 		Long: "Remove a node for good. It no longer counts for the majority, the other nodes refuse it, and earlier invitations are void.\n" +
-			"Tokens that the node stored in files stay valid: they are listed, to be replaced and revoked. The leader cannot be removed:\n" +
-			"transfer leadership first (carillon cluster transfer).",
+			"Tokens in files on the node stay valid: the command lists them; replace and revoke them. To remove the leader, transfer\n" +
+			"leadership first (carillon cluster transfer).",
 		Example: lines("carillon cluster remove n3"), ValidArgsFunction: a.completeNodes,
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			got, err := a.link.do(ctx, request{method: "DELETE", path: "/cluster/nodes/" + url.PathEscape(args[0])})
@@ -195,10 +195,10 @@ func (a *asker) clusterTransfer() *cobra.Command {
 }
 
 func (a *asker) clusterFinalize() *cobra.Command {
-	return &cobra.Command{Use: "finalize-upgrade", Short: "Activate the newest rules version", Args: none,
-		Long: "Activate the newest rules version that all nodes support, after every node runs the new program. This is irreversible:\n" +
-			"older programs can no longer be nodes. Until then they can, and new features are refused. All nodes must be online.\n" +
-			"Without this command the leader does the same after a day.",
+	return &cobra.Command{Use: "finalize-upgrade", Short: "Finalize an upgrade: activate its new rules", Args: none,
+		Long: "Activate the newest rules version that all nodes support, after every node runs the new program. All nodes must be online.\n" +
+			"This is irreversible: a node with an older program then stops. Until then, older programs can be nodes, and new features are\n" +
+			"refused. The leader finalizes by itself when all nodes have known the new version for a day.",
 		Example: lines("carillon cluster finalize-upgrade"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			got, err := a.link.do(ctx, request{method: "POST", path: "/cluster/finalize-upgrade", body: map[string]any{}})

@@ -138,7 +138,7 @@ func completionCommand() *cobra.Command {
 	return &cobra.Command{Use: "completion bash|zsh|fish|powershell", Short: "Print a completion script for a shell",
 		Long: "Print a script that makes a shell complete commands, flags, keys of jobs, IDs of runs and names of workers.\n\n" +
 			"  bash        source <(carillon completion bash)            # needs the package bash-completion\n" +
-			"  zsh         carillon completion zsh > \"${fpath[1]}/_carillon\"   # then begin a new shell\n" +
+			"  zsh         carillon completion zsh > \"${fpath[1]}/_carillon\"   # then start a new shell\n" +
 			"  fish        carillon completion fish > ~/.config/fish/completions/carillon.fish\n" +
 			"  powershell  carillon completion powershell | Out-String | Invoke-Expression",
 		Example: lines("source <(carillon completion bash)", "carillon completion fish > ~/.config/fish/completions/carillon.fish"),

@@ -14,7 +14,7 @@ import (
 
 func (a *asker) forecastCommand() *cobra.Command {
 	return &cobra.Command{Use: "forecast", Short: "Show the planned load of the next 24 hours", Args: none,
-		Long: "Show how many due times the next 24 hours have: a line for each hour, then the crowded minutes with the jobs that could\n" +
+		Long: "Show how many due times the next 24 hours have: a line for each hour, then the crowded minutes, with the jobs that could\n" +
 			"fire at a quieter one. With -o name: only the keys of these jobs.",
 		Example: lines("carillon forecast", "carillon forecast -o json"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {

@@ -242,7 +242,7 @@ func (a *asker) someRun(ctx context.Context, name string) (string, error) {
 	return all.Items[0].ID, nil
 }
 
-const someRunHelp = "Instead of an ID, the key of a job means its latest run: one that is not over, else the one that ended last."
+const someRunHelp = "The key of a job instead of an ID selects its newest live run, or else the run that finished last."
 
 func (a *asker) run(ctx context.Context, id string) (r api.Run, got answer, err error) {
 	if got, err = a.link.get(ctx, "/runs/"+id, nil); err != nil {
