@@ -65,7 +65,7 @@ func TestTotalsTenants(t *testing.T) {
 	}
 	sum := uint64(0)
 	for _, s := range p.totals.runs {
-		sum += s.Skipped
+		sum += s.Ended[jobs.Skipped]
 	}
 	if sum != 1000 || p.totals.runs[Class{OtherTenants, kernel.Recurring}] == nil || kernel.CheckName("tenant", string(OtherTenants)) == nil {
 		t.Errorf("%d were counted", sum)
@@ -111,5 +111,23 @@ func TestBackfilledRunsAreNotLate(t *testing.T) {
 	run.Origin = kernel.FromMisfire
 	if d, _ := late(run); d < 28*24*time.Hour {
 		t.Errorf("a misfire is late by %v", d)
+	}
+}
+
+// Each way in which a run ends is counted, on the overview and in the metrics.
+func TestEveryFinalStateIsCounted(t *testing.T) {
+	for _, s := range kernel.FinalStates() {
+		run := &kernel.Run{State: s, Kind: kernel.Triggered}
+		m := new(minute)
+		if m.note(run); m.counts == (Minute{}) {
+			t.Errorf("state %s: minute.note in controlplane/pulse.go does not count it", s)
+		}
+		counted := false
+		for v := kernel.Verb(1); v.String() != "?"; v++ {
+			counted = counted || step(v, true, false, run)
+		}
+		if !counted {
+			t.Errorf("state %s: step in controlplane/pulse.go returns false for each command", s)
+		}
 	}
 }

@@ -105,7 +105,7 @@ func TestPulse(t *testing.T) {
 		// The totals show the same, by tenant and kind.
 		all := h.cp.Totals()
 		if got := all.Runs[controlplane.Class{Tenant: jobs.DefaultTenant, Kind: kernel.Triggered}]; got != (controlplane.Steps{Created: 8, Started: 9,
-			Succeeded: 4, Error: 3, Timeout: 1, Terminated: 2, Cancelled: 1, Skipped: 1}) {
+			Error: 3, Timeout: 1, Ended: [kernel.StateCount]uint64{jobs.Succeeded: 4, jobs.Terminated: 2, jobs.Cancelled: 1, jobs.Skipped: 1}}) {
 			t.Errorf("in all %+v", got)
 		}
 		if got := all.Took[kernel.Triggered]; got.Sum < 10 || got.Sum > 12 || count(got) != 8 {

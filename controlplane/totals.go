@@ -47,10 +47,10 @@ const (
 // Steps counts what has happened to runs of a class.
 type Steps struct {
 	Created, Started uint64
-	// How attempts ended.
-	Succeeded, Error, Timeout, Lost, Handback, Snooze uint64
-	// How runs ended, those that succeeded aside.
-	Terminated, Cancelled, Skipped uint64
+	// How attempts ended, those that succeeded aside.
+	Error, Timeout, Lost, Handback, Snooze uint64
+	// Ended counts runs by their final states.
+	Ended [kernel.StateCount]uint64
 }
 
 // totals keeps Totals. It is guarded by the lock of pulse.
@@ -125,6 +125,9 @@ func (t *totals) command(c kernel.Command, r *metastore.Result) {
 // note counts a step that a run has taken.
 func (t *totals) note(run *kernel.Run) {
 	s := t.class(run.Tenant, run.Kind)
+	if run.State.Final() {
+		s.Ended[run.State]++
+	}
 	switch run.State {
 	case jobs.Processing:
 		s.Started++
@@ -133,7 +136,6 @@ func (t *totals) note(run *kernel.Run) {
 		}
 		return
 	case jobs.Succeeded:
-		s.Succeeded++
 	case jobs.Failed, jobs.Terminated:
 		switch run.Cause {
 		case kernel.ByTimeout:
@@ -147,14 +149,7 @@ func (t *totals) note(run *kernel.Run) {
 		default:
 			s.Error++
 		}
-		if run.State == jobs.Terminated {
-			s.Terminated++
-		}
-	case jobs.Cancelled:
-		s.Cancelled++
-		return
-	case jobs.Skipped:
-		s.Skipped++
+	default: // no attempt ended by itself
 		return
 	}
 	t.took[min(run.Kind, kernel.Triggered)].Observe(took(run).Seconds())

@@ -1,6 +1,9 @@
 package jobs
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // State is the state of a run. docs/states.md shows the permitted transitions.
 type State uint8
@@ -36,7 +39,7 @@ func parseState(name string) (State, error) {
 	if i := slices.Index(stateNames[:], name); i > 0 {
 		return State(i), nil
 	}
-	return 0, invalid("state %.40q is unknown: want Scheduled, Enqueued, Processing, Succeeded, Failed, Terminated, Cancelled or Skipped", name)
+	return 0, invalid("state %.40q is unknown: want one of %s", name, strings.Join(stateNames[1:], ", "))
 }
 
 // MarshalText writes a state as its name.

@@ -101,14 +101,11 @@ func (c *collector) runs(s *sink, all *controlplane.Totals) {
 		for _, o := range []struct {
 			outcome string
 			n       uint64
-		}{{"succeeded", n.Succeeded}, {"error", n.Error}, {"timeout", n.Timeout}, {"lost", n.Lost}, {"handback", n.Handback}, {"snooze", n.Snooze}} {
+		}{{"succeeded", n.Ended[jobs.Succeeded]}, {"error", n.Error}, {"timeout", n.Timeout}, {"lost", n.Lost}, {"handback", n.Handback}, {"snooze", n.Snooze}} {
 			s.counter("attempts_ended_total", "Attempts that ended, by outcome: lost means that the worker's lease expired.", float64(o.n), append(of, "outcome", o.outcome)...)
 		}
-		for _, e := range []struct {
-			state jobs.State
-			n     uint64
-		}{{jobs.Succeeded, n.Succeeded}, {jobs.Terminated, n.Terminated}, {jobs.Cancelled, n.Cancelled}, {jobs.Skipped, n.Skipped}} {
-			s.counter("runs_ended_total", "Runs that ended, by their final state.", float64(e.n), append(of, "state", word(e.state.String()))...)
+		for _, state := range kernel.FinalStates() {
+			s.counter("runs_ended_total", "Runs that ended, by their final state.", float64(n.Ended[state]), append(of, "state", word(state.String()))...)
 		}
 	}
 	for _, kind := range kinds {
@@ -144,7 +141,7 @@ func (c *collector) live(ctx context.Context, s *sink, all *controlplane.Totals)
 		c.counts, c.at = counts, time.Now()
 	}
 	for tenant, states := range c.counts {
-		for _, state := range []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed} {
+		for _, state := range kernel.LiveStates() {
 			s.gauge("runs", "Unfinished runs, by state; a few seconds old.", float64(states[state]), "tenant", string(tenant), "state", word(state.String()))
 		}
 	}

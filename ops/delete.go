@@ -22,9 +22,6 @@ const (
 // Deleted is the result of a deletion.
 type Deleted struct{ Cancelled int }
 
-// alive are the states of unfinished runs.
-var alive = []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed}
-
 // Delete deletes a definition. Repeating it continues an interrupted deletion. A worker that still has the job
 // registers it again when it starts.
 func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate LiveRuns) (Deleted, error) {
@@ -93,7 +90,7 @@ func (o *Ops) living(ctx context.Context, who Who, key jobs.Key) (int, error) {
 	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: who.tenant(), Job: key})
 	n := 0
 	for state, of := range counts.Live {
-		if slices.Contains(alive, state) {
+		if slices.Contains(kernel.LiveStates(), state) {
 			n += of
 		}
 	}
@@ -104,7 +101,7 @@ func (o *Ops) living(ctx context.Context, who Who, key jobs.Key) (int, error) {
 func (o *Ops) cancelAll(ctx context.Context, who Who, d *kernel.Definition) (int, error) {
 	who = who.onBehalf("deletion")
 	var batch []kernel.Envelope
-	for _, state := range alive {
+	for _, state := range kernel.LiveStates() {
 		q := metastore.RunQuery{Tenant: who.tenant(), Job: d.Key, State: state, Limit: metastore.MaxPage}
 		for {
 			page, err := o.store.Runs(ctx, q)

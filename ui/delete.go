@@ -26,7 +26,7 @@ func (u *UI) deleteFormOf(r *http.Request, v visitor) (*deleteForm, error) {
 	}
 	past, err := u.ops.History(r.Context(), v.Who, job.Definition)
 	f := &deleteForm{visitor: v, Key: job.Key, Revision: job.Revision}
-	for _, s := range []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Failed} {
+	for _, s := range kernel.LiveStates() {
 		f.Alive += past.Live[s]
 	}
 	return f, err

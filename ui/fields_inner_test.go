@@ -1,7 +1,9 @@
 package ui
 
 import (
+	"os"
 	"reflect"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -63,6 +65,41 @@ func TestFieldsReadWhatTheyShow(t *testing.T) {
 			if got, want := back.Field(f.Name), p.Field(f.Name); !reflect.DeepEqual(got, want) {
 				t.Errorf("%s: the text %q became %v, want %v", f.Name, f.text(&p), got, want)
 			}
+		}
+	}
+}
+
+// Each state has an icon and a colour, and its runs are in the charts of the overview.
+func TestEveryStateIsShown(t *testing.T) {
+	css, err := os.ReadFile("static/style.css")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	for _, s := range kernel.States() {
+		b := badgeOf(s)
+		if icons[b.Icon] == "" {
+			t.Errorf("state %s has no icon: add %q to icons in ui/icon.go", s, b.Icon)
+		}
+		if !regexp.MustCompile(`(?m)^  [.a-z, ]*\.` + b.Class + `\b.*--tone`).Match(css) {
+			t.Errorf("state %s has no colour: add .%s to ui/static/style.css", s, b.Class)
+		}
+		var sum int64
+		if s.Final() {
+			for _, series := range hours([]kernel.Tally{{State: s, N: 1, Hour: now.Truncate(time.Hour).UnixNano()}}, now).Series {
+				sum += series.Sum()
+			}
+		} else {
+			var p overview
+			p.Overview.Live = map[jobs.State]int{s: 1}
+			p.Overview.Now = now
+			p.draw("")
+			for _, part := range p.Now.Parts {
+				sum += int64(part.N)
+			}
+		}
+		if sum != 1 {
+			t.Errorf("a run in state %s is counted %d times: add the state to hours or draw in ui/overview.go", s, sum)
 		}
 	}
 }

@@ -191,8 +191,7 @@ func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*kernel.Ru
 	list := page.Runs
 	if page.Next != "" && slices.ContainsFunc(list, waits) {
 		list = nil
-		for _, state := range []jobs.State{jobs.Processing, jobs.Failed, jobs.Succeeded, jobs.Terminated, jobs.Cancelled, jobs.Skipped} {
-			q.State = state
+		for _, q.State = range slices.DeleteFunc(kernel.States(), waiting) {
 			if page, err = u.ops.Runs(ctx, who, q); err != nil {
 				return nil, err
 			}
@@ -206,7 +205,9 @@ func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*kernel.Ru
 	return list[:min(len(list), chart.SparkRuns)], nil
 }
 
-func waits(run *kernel.Run) bool { return run.State == jobs.Scheduled || run.State == jobs.Enqueued }
+func waits(run *kernel.Run) bool { return waiting(run.State) }
+
+func waiting(s jobs.State) bool { return s == jobs.Scheduled || s == jobs.Enqueued }
 
 // bars converts runs for a spark, oldest first.
 func (u *UI) bars(list []*kernel.Run) []chart.Run {

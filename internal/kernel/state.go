@@ -22,9 +22,25 @@ var edges = [...][]jobs.State{
 	jobs.Skipped:    nil,
 }
 
+// StateCount is the number of states, with New.
+const StateCount = len(edges)
+
 // States lists all states but New, in the order of the table.
-func States() []jobs.State {
-	return []jobs.State{jobs.Scheduled, jobs.Enqueued, jobs.Processing, jobs.Succeeded, jobs.Failed, jobs.Terminated, jobs.Cancelled, jobs.Skipped}
+func States() (list []jobs.State) {
+	for s := range jobs.State(StateCount) {
+		if s != New {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// LiveStates lists the states of unfinished runs, and FinalStates the others.
+func LiveStates() []jobs.State { return slices.DeleteFunc(States(), jobs.State.Final) }
+
+// FinalStates lists the states of finished runs.
+func FinalStates() []jobs.State {
+	return slices.DeleteFunc(States(), func(s jobs.State) bool { return !s.Final() })
 }
 
 // NextStates lists the states that can follow s.
@@ -38,7 +54,7 @@ func NextStates(s jobs.State) []jobs.State {
 // May reports whether a run may go from s to t in one step.
 func May(s, t jobs.State) bool { return int(s) < len(edges) && slices.Contains(edges[s], t) }
 
-// ValidState reports whether s is one of the eight states.
+// ValidState reports whether s is one of States.
 func ValidState(s jobs.State) bool { return s > New && int(s) < len(edges) }
 
 // ParseState reads the name of a state, as String writes it.

@@ -31,19 +31,19 @@ func TestStatesPageDrawsTheTable(t *testing.T) {
 	for from := range edges {
 		for _, to := range edges[from] {
 			if !drawn[[2]jobs.State{jobs.State(from), to}] {
-				t.Errorf("%s --> %s is allowed but not drawn", jobs.State(from), to)
+				t.Errorf("%s --> %s is allowed but not drawn in docs/states.md", jobs.State(from), to)
 			}
 			delete(drawn, [2]jobs.State{jobs.State(from), to})
 		}
 		if jobs.State(from).Final() {
 			if !drawn[[2]jobs.State{jobs.State(from), New}] {
-				t.Errorf("%s --> [*] is not drawn, and %s is final", jobs.State(from), jobs.State(from))
+				t.Errorf("%s --> [*] is not drawn in docs/states.md, and %s is final", jobs.State(from), jobs.State(from))
 			}
 			delete(drawn, [2]jobs.State{jobs.State(from), New})
 		}
 	}
 	for e := range drawn {
-		t.Errorf("%s --> %s is drawn but not allowed", e[0], e[1])
+		t.Errorf("%s --> %s is drawn in docs/states.md but not allowed", e[0], e[1])
 	}
 }
 
@@ -74,7 +74,7 @@ func TestStatesPageExplainsEachStateAndCause(t *testing.T) {
 	for _, s := range States() {
 		row, ok := states[s.String()]
 		if !ok {
-			t.Errorf("state %s has no line", s)
+			t.Errorf("state %s has no line in docs/states.md", s)
 			continue
 		}
 		if final := row[0] == "yes"; final != s.Final() {
@@ -85,7 +85,7 @@ func TestStatesPageExplainsEachStateAndCause(t *testing.T) {
 	for _, c := range declaredCauses(t) {
 		row, ok := causes[string(c)]
 		if !ok {
-			t.Errorf("cause %q has no line", c)
+			t.Errorf("cause %q has no line in docs/states.md", c)
 			continue
 		}
 		for name := range strings.SplitSeq(row[0], ", ") {
@@ -168,14 +168,20 @@ func TestStateNames(t *testing.T) {
 		if !ValidState(s) {
 			t.Errorf("%s is not valid", s)
 		}
+		if s.Final() != (len(edges[s]) == 0) {
+			t.Errorf("%s is final in one of edges (internal/kernel/state.go) and Final (jobs/state.go) only", s)
+		}
 	}
 	for _, bad := range []string{"", "New", "scheduled", "?", "Running", strings.Repeat("x", 10_000)} {
 		if _, err := ParseState(bad); !errors.Is(err, jobs.BadInput) || len(err.Error()) > 300 {
 			t.Errorf("ParseState(%.20q): %v", bad, err)
 		}
 	}
+	for s := jobs.State(StateCount); s.String() != "?"; s++ {
+		t.Errorf("state %s has no entry: add it to edges in internal/kernel/state.go", s)
+	}
 	// A state from a newer version, or a forged one, is harmless.
-	for _, s := range []jobs.State{9, 200, 255} {
+	for _, s := range []jobs.State{jobs.State(StateCount), 200, 255} {
 		if ValidState(s) || s.Final() || May(s, jobs.Enqueued) || NextStates(s) != nil || s.String() != "?" {
 			t.Errorf("state %d is taken for a real one", uint8(s))
 		}

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Each field has a type that its flag reads, and the text of its value reads back as the same value.
@@ -29,6 +31,18 @@ func TestFieldsReadWhatTheyShow(t *testing.T) {
 		}
 		if got, err := f.read(fieldText(f.name, want), now); err != nil || string(got) != string(want) {
 			t.Errorf("field %s: the text %q reads back as %s, want %s (%v)", f.name, fieldText(f.name, want), got, want, err)
+		}
+	}
+}
+
+// Each final state but Succeeded has an exit code, and each state that is not waiting has a colour.
+func TestEveryStateHasAnExitCode(t *testing.T) {
+	for _, s := range kernel.States() {
+		if want := s.Final() && s != jobs.Succeeded; (endOf(s.String()) != nil) != want {
+			t.Errorf("state %s has an exit code: %v, want %v: change endOf in cmd/carillon/cli/exit.go", s, !want, want)
+		}
+		if waits := s == jobs.Scheduled || s == jobs.Enqueued; !waits && stateColours[s.String()] == "" {
+			t.Errorf("state %s has no colour: add it to stateColours in cmd/carillon/cli/output.go", s)
 		}
 	}
 }
