@@ -103,14 +103,19 @@ func defaults(before, after *kernel.Settings) (was, is fields) {
 // do.
 func (c *change) byPerson() bool { return kernel.IsPerson(c.env.Actor) }
 
+// lastAudit returns the tenant's last line, or nil. Gather loads it for commands of persons, and for Drain.
+func (c *change) lastAudit() (last *kernel.Audit) {
+	if n := c.global().Audits; n > 0 {
+		last, _ = c.tx.Get(kernel.AuditRef(c.env.Tenant, n)).(*kernel.Audit)
+	}
+	return last
+}
+
 // auditRun writes what a person did to a run. What the same commit does to other runs of the job goes to the same
 // line: a bulk of a hundred thousand must not push everything else out of the record, and each run records its own
 // changes.
 func (c *change) auditRun(run *kernel.Run, before fields) {
-	var last *kernel.Audit
-	if n := c.global().Audits; n > 0 {
-		last, _ = c.tx.Get(kernel.AuditRef(c.env.Tenant, n)).(*kernel.Audit)
-	}
+	last := c.lastAudit()
 	many := "runs of " + string(run.Key)
 	if last == nil || !last.At.Equal(c.at) || last.Verb != c.env.Command.Verb().String() || last.Actor != c.env.Actor ||
 		last.Reason != c.env.Reason || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(run.Key)) {

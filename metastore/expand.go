@@ -116,9 +116,15 @@ func (c *change) partOut(run *kernel.Run) bool {
 	return false
 }
 
-// drain writes who drained a worker. The worker reports its own state.
+// drain writes who drained a worker. The worker reports its own state, so the last audit shows whether the command is
+// repeated.
 func (c *change) drain(k kernel.Drain) error {
-	c.audit("worker "+k.Worker, fields{"drained": !k.On}, fields{"drained": k.On})
+	target, is := "worker "+k.Worker, fields{"drained": k.On}
+	if a := c.lastAudit(); a != nil && a.Verb == k.Verb().String() && a.Target == target && a.Actor == c.env.Actor && string(a.After) == string(is.json()) {
+		c.effect.Existing = true
+		return nil
+	}
+	c.audit(target, fields{"drained": !k.On}, is)
 	return nil
 }
 

@@ -295,7 +295,7 @@ func (g *gathering) defined(e *kernel.Envelope) {
 // pointed are the rows that those a command names point to.
 func (g *gathering) pointed(e *kernel.Envelope) {
 	t := e.Tenant
-	if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok && manual(e) {
+	if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok && (manual(e) || e.Command.Verb() == kernel.VerbDrain) {
 		g.ref(kernel.AuditRef(t, global.Audits))
 	}
 	switch k := e.Command.(type) {

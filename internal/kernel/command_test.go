@@ -204,8 +204,10 @@ func TestVerbs(t *testing.T) {
 		}
 		seen[v] = true
 	}
-	if len(seen) != len(verbNames)-1 {
-		t.Errorf("%d commands for %d verbs", len(seen), len(verbNames)-1)
+	for v := Verb(1); int(v) < len(verbNames); v++ {
+		if !seen[v] {
+			t.Errorf("command %s has no value: add it to commands in internal/kernel/wire_test.go", v)
+		}
 	}
 	if Verb(200).String() != "?" {
 		t.Error("an unknown verb has a name")

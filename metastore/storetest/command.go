@@ -32,6 +32,7 @@ import (
 //	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
 //	signin SESSION ID until=+1h     signout SESSION     trim before=+1h [all]
+//	drain WORKER [off]     mark KEY stopped|served     finalize VERSION
 //	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision]     nocalendar NAME [if=revision]
 //
 // All take tenant=, by= (the actor) and reason=. FIELDs are those of the settings, as in JSON;
@@ -258,6 +259,10 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return kernel.Join{Name: w.name(0), Secret: kernel.SecretID(or(w.take("secret"), "secret")), Node: kernel.DerivedID(w.name(1)), Called: w.name(1), Address: w.take("address")}
 	case "finalize":
 		return kernel.FinalizeUpgrade{To: uint32(tl.number(w.name(0)))}
+	case "drain":
+		return kernel.Drain{Worker: w.name(0), On: !w.has("off")}
+	case "mark":
+		return kernel.Mark{Key: key, Stopped: w.name(1) == "stopped"}
 	case "members":
 		return kernel.Members{ID: kernel.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
 	}
