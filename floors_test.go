@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +176,24 @@ func TestFloors(t *testing.T) {
 			case isBody(to) && slices.Contains(noBodies, floors[i].floor):
 				t.Errorf("%s imports %s: it must not know which body it works with", p.ImportPath, imp)
 			}
+		}
+	}
+}
+
+// Each store and each bus runs the suite of its kind. The suite of stores runs memstore itself.
+func TestBodiesRunTheirSuite(t *testing.T) {
+	for _, f := range floors {
+		parent, name := path.Split(f.dir)
+		suite := map[string]string{"metastore/": "storetest.", "bus/": "bustest."}[parent]
+		if f.floor != 2 || suite == "" || name == "memstore" || name == "backup" {
+			continue
+		}
+		files, err := filepath.Glob(filepath.Join(filepath.FromSlash(f.dir), "*_test.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(files, func(file string) bool { return strings.Contains(read(t, file), suite) }) {
+			t.Errorf("no test in %s calls %sRun", f.dir, suite)
 		}
 	}
 }

@@ -258,6 +258,7 @@ func TestPages(t *testing.T) {
 			if strings.Contains(body, "ZgotmplZ") || strings.Contains(body, "<no value>") {
 				t.Errorf("%s: a template went wrong", path)
 			}
+			checkTables(t, path, body)
 		}
 	}
 	if _, list := s.get("/runs?state=Enqueued"); !strings.Contains(list, "each worker that may take it is drained or stopping") {
@@ -267,6 +268,41 @@ func TestPages(t *testing.T) {
 	for _, want := range []string{"app.work", "Leader: n1", "Debug mode: recurring", "Debug mode: triggered", "stuck"} {
 		if !strings.Contains(home, want) {
 			t.Errorf("the first page does not show %s", want)
+		}
+	}
+}
+
+var (
+	tables = regexp.MustCompile(`(?s)<table class="rows[^>]*>.*?</table>`)
+	lines  = regexp.MustCompile(`(?s)<tr[ >].*?</tr>`)
+	heads  = regexp.MustCompile(`(?s)<th[ >].*?</th>`)
+	cells  = regexp.MustCompile(`<td( [^>]*)?>`)
+	labels = regexp.MustCompile(` data-label="([^"]*)"`)
+	tags   = regexp.MustCompile(`<[^>]*>`)
+)
+
+// checkTables checks that each line of a table has a cell for each head, and that a cell's label is its head.
+func checkTables(t *testing.T, path, body string) {
+	t.Helper()
+	for _, table := range tables.FindAllString(body, -1) {
+		names := heads.FindAllString(table, -1)
+		for i := range names {
+			names[i] = tags.ReplaceAllString(names[i], "")
+		}
+		for _, line := range lines.FindAllString(table, -1) {
+			row := cells.FindAllString(line, -1)
+			if len(row) == 0 || strings.Contains(line, "colspan") || len(names) == 0 {
+				continue
+			}
+			if len(row) != len(names) {
+				t.Errorf("%s: a line of %d cells under %d heads %q: a column needs a head and a cell in ui/templates", path, len(row), len(names), names)
+				return
+			}
+			for i, cell := range row {
+				if m := labels.FindStringSubmatch(cell); m != nil && m[1] != names[i] {
+					t.Errorf("%s: the cell under %q has the label %q: see ui/templates", path, names[i], m[1])
+				}
+			}
 		}
 	}
 }
