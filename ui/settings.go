@@ -3,9 +3,9 @@ package ui
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -202,52 +202,23 @@ func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (ans
 	return a, failed
 }
 
-// defaultRows are the defaults of jobs.
-func defaultRows(g *kernel.Global) []defaultRow {
-	show := func(kind kernel.Kind) map[string]string {
-		p := (&kernel.Definition{Kind: kind}).Resolve(g)
-		limit := "no limit"
-		if p.MaxConcurrency > 0 {
-			limit = count(p.MaxConcurrency)
+// ofOneJob are settings that the defaults of all jobs rarely have: the page shows them only if they are set.
+var ofOneJob = []string{"name", "description", "tags", "schedule", "start", "end", "first", "args", "parent", "onSuccess", "onFailure", "pin", "routeBy"}
+
+// defaultRows are the defaults of jobs, in the order of the form of a job.
+func defaultRows(g *kernel.Global) (rows []defaultRow) {
+	recurring := (&kernel.Definition{Kind: kernel.Recurring}).Resolve(g)
+	triggered := (&kernel.Definition{Kind: kernel.Triggered}).Resolve(g)
+	saidR, saidT := g.RecurringDefaults.Given(), g.TriggeredDefaults.Given()
+	for _, s := range settings {
+		r, t := slices.Contains(saidR, s.Name), slices.Contains(saidT, s.Name)
+		if slices.Contains(ofOneJob, s.Name) && !r && !t {
+			continue
 		}
-		return map[string]string{
-			"maxConcurrency": limit, "overlap": string(p.Overlap), "retries": count(p.Retries), "retryDelay": cmp.Or(zeroAs(p.RetryDelay, "at once"), shortDuration(p.RetryDelay)),
-			"retryDelayMax": shortDuration(p.RetryDelayMax), "timeout": cmp.Or(zeroAs(p.Timeout, "none"), shortDuration(p.Timeout)), "onLost": string(p.OnLost),
-			"leaseLost": string(p.LeaseLost), "misfire": string(p.Misfire), "priority": fmt.Sprint(p.Priority),
-			"startWithin": cmp.Or(zeroAs(p.StartWithin, "no deadline"), shortDuration(p.StartWithin)), "zone": cmp.Or(p.Zone, "UTC"), "gap": string(p.Gap), "twice": string(p.Twice),
-			"route": string(p.Route), "codeVersion": string(p.CodeVersion), "pinAway": string(p.PinAway),
-			"keepFor": cmp.Or(zeroAs(p.KeepFor, "unlimited"), shortDuration(p.KeepFor)), "keepSucceeded": all(p.KeepSucceeded), "keepOthers": all(p.KeepOthers),
-		}
-	}
-	recurring, triggered := show(kernel.Recurring), show(kernel.Triggered)
-	saidR, saidT := map[string]bool{}, map[string]bool{}
-	for _, name := range g.RecurringDefaults.Given() {
-		saidR[name] = true
-	}
-	for _, name := range g.TriggeredDefaults.Given() {
-		saidT[name] = true
-	}
-	var rows []defaultRow
-	for _, name := range kernel.Fields() {
-		if _, ok := recurring[name]; ok {
-			rows = append(rows, defaultRow{name, recurring[name], triggered[name], saidR[name], saidT[name]})
-		}
+		s.Choices = nil // the values, and not their labels
+		rows = append(rows, defaultRow{s.Name, s.Words(&recurring), s.Words(&triggered), r, t})
 	}
 	return rows
-}
-
-func all(n int) string {
-	if n == 0 {
-		return "all"
-	}
-	return count(n)
-}
-
-func zeroAs(d time.Duration, word string) string {
-	if d == 0 {
-		return word
-	}
-	return ""
 }
 
 // shortDuration formats a duration: 30s, 1h.
