@@ -202,6 +202,7 @@ type Policy struct {
 	RetryBudget *Rate        `json:"retryBudget,omitempty" doc:"Rate limit of retries; those beyond it start later. none = no rate limit."`
 	PauseAfter  *int         `json:"pauseAfter,omitempty" minimum:"0" maximum:"1000000" doc:"Number of consecutive Terminated runs that pauses the job; 0 = never."`
 	HTTP        *Object      `json:"http,omitempty" doc:"HTTP requests that carillon worker sends: request, async, checkUrl, checkRateSeconds, qos, notification, serviceName; {} = no HTTP job. Up to 64 KiB."`
+	Handler     *string      `json:"handler,omitempty" maxLength:"200" doc:"Key of a job that workers register: its code runs this job, with this job's arguments; empty = the job's own key."`
 	OnSuccess   *[]string    `json:"onSuccess,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that start after a Succeeded run; they get its result as parent in their arguments."`
 	OnFailure   *[]string    `json:"onFailure,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that start after a Terminated run."`
 	Parent      *string      `json:"parent,omitempty" maxLength:"200" doc:"Key of the parent job; empty = none."`
@@ -377,6 +378,7 @@ type Run struct {
 	ID        string     `json:"id" format:"uuid"`
 	Job       jobs.Key   `json:"job"`
 	App       string     `json:"app,omitempty"`
+	Handler   jobs.Key   `json:"handler,omitempty" doc:"Key of the job whose code runs it; left out: its own."`
 	State     string     `json:"state"` // of stateNames
 	Cause     string     `json:"cause,omitempty" doc:"Why it is in this state."`
 	Origin    string     `json:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
@@ -447,7 +449,7 @@ func placeOf(p *kernel.Place) *Place {
 // listed converts a run for lists.
 func listed(run *kernel.Run, now ops.Attempt) Run {
 	out := Run{
-		ID: run.ID.String(), Job: run.Key, App: run.App, State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
+		ID: run.ID.String(), Job: run.Key, App: run.App, Handler: run.Handler, State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
 		Actor: run.Actor, Parent: run.Parent.String(), Unique: run.Unique, Priority: run.Priority,
 		Due: when(run.Due), Created: when(run.Created), Queued: when(run.Queued), Started: when(run.Started), Ended: when(run.Ended),
 		RetryAt: when(run.RetryAt), Attempt: run.Attempt, Retries: run.Terms.Retries, Worker: run.Worker, Waits: run.Waits,

@@ -92,6 +92,7 @@ func answerOf(p ops.HTTPAnswer) Instructions {
 type Work struct {
 	Attempt
 	Job        jobs.Key   `json:"job"`
+	Handler    jobs.Key   `json:"handler,omitempty" doc:"Key of the registered job whose code runs it; left out: job."`
 	Args       *Object    `json:"args,omitempty"`
 	Due        *time.Time `json:"due,omitempty" doc:"Its due time, however late it is."`
 	Deadline   *time.Time `json:"deadline,omitempty" doc:"When the attempt times out, by the server's clock."`
@@ -278,7 +279,7 @@ func (a *API) pollWorker(ctx context.Context, in *pollInput) (*struct{ Body Poll
 	}
 	out := Polled{Instructions: answerOf(got.HTTPAnswer), Batch: got.Batch, Runs: make([]Work, len(got.Runs))}
 	for i, r := range got.Runs {
-		out.Runs[i] = Work{Attempt: Attempt{r.ID.String(), r.Run.Attempt}, Job: r.Key, Args: object(r.Args), Due: when(r.Due), Deadline: when(r.Deadline),
+		out.Runs[i] = Work{Attempt: Attempt{r.ID.String(), r.Run.Attempt}, Job: r.Key, Handler: r.Handler, Args: object(r.Args), Due: when(r.Due), Deadline: when(r.Deadline),
 			Left: r.Left.Seconds(), Checkpoint: Value(r.Checkpoint), Trace: r.Trace}
 		if p := r.Place; p != nil {
 			out.Runs[i].Index, out.Runs[i].Total = p.Index, p.Total

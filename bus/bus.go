@@ -6,6 +6,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -74,7 +75,11 @@ type Offer struct {
 	ID      jobs.ID
 	Attempt uint32
 	Key     jobs.Key
+	Handler jobs.Key // the job whose code runs it; "" = Key
 }
+
+// HandlerKey returns the key of the job whose code runs it.
+func (o *Offer) HandlerKey() jobs.Key { return cmp.Or(o.Handler, o.Key) }
 
 // MaxList is the most offers in one message.
 const MaxList = 64

@@ -30,14 +30,22 @@ type WorkerInfo struct {
 	Version string           `json:"version,omitempty"` // of the library
 	// Faults are the jobs that it should have and does not serve, with the reasons.
 	Faults map[jobs.Key]string `json:"faults,omitempty"`
-	// Any means that it also serves every job of its app that no other worker has by name.
-	Any bool `json:"any,omitempty"`
+	// Any means that it also serves every job of its app that no other worker has by name; OnlyHTTP, that it serves only
+	// the HTTP jobs of these.
+	Any      bool `json:"any,omitempty"`
+	OnlyHTTP bool `json:"onlyHttp,omitempty"`
 }
 
-// Lacks returns what a worker lacks for a run of a job, in short ("the tag gpu"), or "". It ignores which worker the
+// Serves reports whether a worker has the code of a job.
+func (i *WorkerInfo) Serves(d *kernel.Definition) bool {
+	_, has := i.Keys[d.HandlerKey()]
+	return has || i.Any && (!i.OnlyHTTP || !kernel.NoHTTP(d.Policy.HTTP))
+}
+
+// Lacks returns what a worker lacks for a run of a handler, in short ("the tag gpu"), or "". It ignores which worker the
 // run is for, and whether it has room.
-func (i *WorkerInfo) Lacks(key jobs.Key, p *kernel.Place) string {
-	version, has := i.Keys[key]
+func (i *WorkerInfo) Lacks(handler jobs.Key, p *kernel.Place) string {
+	version, has := i.Keys[handler]
 	switch {
 	case !has && !i.Any:
 		return "the job"

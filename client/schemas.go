@@ -66,6 +66,9 @@ func (c *Client) readSchema(ctx context.Context, key jobs.Key, of reflect.Type) 
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	d, err := c.store.Definition(ctx, c.config.Tenant, key)
+	if err == nil && d.Policy.Handler != "" { // the code that runs it has the schema
+		d, err = c.store.Definition(ctx, c.config.Tenant, jobs.Key(d.Policy.Handler))
+	}
 	c.schemas.mu.Lock()
 	defer c.schemas.mu.Unlock()
 	s := c.schemas.of[key]

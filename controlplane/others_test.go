@@ -22,13 +22,13 @@ func TestOthersServeUnnamedJobs(t *testing.T) {
 	if !a.common("ping") || !a.common("carillon.notify") {
 		t.Error("all serve all, and the shared lane is not for it")
 	}
-	code := m(false, "own")
+	code, ping := m(false, "own"), &outstanding{offer: bus.Offer{Key: "ping"}}
 	a.workers["z"] = code
 	a.measure()
 	if a.common("ping") || a.common("own") {
 		t.Error("not all serve it, and the shared lane is for it")
 	}
-	if code.may("ping", nil) || !a.workers["x"].may("ping", nil) {
+	if code.may(ping) || !a.workers["x"].may(ping) {
 		t.Error("ping goes to a worker for all jobs")
 	}
 	if able := byName(a.order, "own"); len(able) != 1 || able[0] != code {

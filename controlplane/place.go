@@ -55,8 +55,8 @@ func (m *member) rank() rank { return rank{m.info.Label, m.info.Started, m.info.
 func (m *member) off() bool { return m.leaving || m.resting }
 
 // may reports whether a worker may be offered a run, with room or without.
-func (m *member) may(key jobs.Key, p *kernel.Place) bool {
-	return !m.off() && !m.mute && m.info.Lacks(key, p) == ""
+func (m *member) may(o *outstanding) bool {
+	return !m.off() && !m.mute && m.info.Lacks(o.offer.HandlerKey(), o.place) == ""
 }
 
 // room returns how many more runs of a job fit on a worker.
@@ -82,15 +82,16 @@ func (r *router) room(m *member, key jobs.Key, p *kernel.Place) int {
 }
 
 // choose returns the worker that a run is offered to now, or nil.
-func (r *router) choose(a *app, key jobs.Key, p *kernel.Place, now time.Time) *member {
+func (r *router) choose(a *app, o *outstanding, now time.Time) *member {
 	r.chose = true
+	key, p := o.offer.Key, o.place
 	var able []*member
 	for _, m := range a.order {
-		if m.may(key, p) {
+		if m.may(o) {
 			able = append(able, m)
 		}
 	}
-	able = byName(able, key)
+	able = byName(able, o.offer.HandlerKey())
 	route := jobs.RouteAny
 	if p != nil {
 		route = p.Route
@@ -136,9 +137,9 @@ func (r *router) choose(a *app, key jobs.Key, p *kernel.Place, now time.Time) *m
 	return m
 }
 
-// byName leaves those that have a job by its name, if there are any: workers for all jobs come after them.
-func byName(able []*member, key jobs.Key) []*member {
-	lacks := func(m *member) bool { _, has := m.info.Keys[key]; return !has }
+// byName leaves those that have a handler by its name, if there are any: workers for all jobs come after them.
+func byName(able []*member, handler jobs.Key) []*member {
+	lacks := func(m *member) bool { _, has := m.info.Keys[handler]; return !has }
 	if !slices.ContainsFunc(able, lacks) {
 		return able
 	}
@@ -214,11 +215,12 @@ func (a *app) forgetTurns(now time.Time) {
 }
 
 // class is the common key of runs that wait for the same worker.
-func class(key jobs.Key, p *kernel.Place) string {
+func class(o *outstanding) string {
+	p := o.place
 	if p == nil {
-		return string(key)
+		return string(o.offer.Key) + "\x00" + string(o.offer.HandlerKey())
 	}
-	return strings.Join([]string{string(key), string(p.Route), p.Hash, p.Pin, string(p.PinAway), strconv.Itoa(p.Version), strconv.Itoa(p.Slots),
+	return strings.Join([]string{string(o.offer.Key), string(o.offer.HandlerKey()), string(p.Route), p.Hash, p.Pin, string(p.PinAway), strconv.Itoa(p.Version), strconv.Itoa(p.Slots),
 		strconv.FormatBool(p.Unexpanded()), strings.Join(p.Needs, "\x01")}, "\x00")
 }
 
@@ -297,10 +299,10 @@ func (r *router) place(a *app, o *outstanding, now time.Time) bool {
 			return false
 		}
 		o.to = allWorkers
-		r.expand = append(r.expand, expansion{a.lane.Tenant, kernel.Expand{ID: o.offer.ID, Workers: a.all(o.offer.Key, o.place)}})
+		r.expand = append(r.expand, expansion{a.lane.Tenant, kernel.Expand{ID: o.offer.ID, Workers: a.all(o)}})
 		return true
 	}
-	m := r.choose(a, o.offer.Key, o.place, now)
+	m := r.choose(a, o, now)
 	if m == nil {
 		return false
 	}
@@ -315,7 +317,7 @@ func (r *router) alone(a *app, run *kernel.Run, now time.Time) {
 	if a.backlog = true; now.Sub(r.since) < settling || a.out[run.ID] != nil {
 		return
 	}
-	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}, at: now, place: run.Place}
+	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key, Handler: run.Handler}, at: now, place: run.Place}
 	a.out[run.ID] = o
 	r.place(a, o, now)
 }
@@ -354,9 +356,10 @@ type expansion struct {
 }
 
 // all returns the workers that a broadcast goes to, in their order.
-func (a *app) all(key jobs.Key, p *kernel.Place) (names []string) {
+func (a *app) all(o *outstanding) (names []string) {
+	p := o.place
 	for _, m := range a.order {
-		if m.may(key, p) && len(names) < kernel.MaxParts && (p.Pin == "" || m.info.Name == p.Pin || m.info.Label == p.Pin) {
+		if m.may(o) && len(names) < kernel.MaxParts && (p.Pin == "" || m.info.Name == p.Pin || m.info.Label == p.Pin) {
 			names = append(names, m.info.Name)
 		}
 	}

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -75,12 +76,12 @@ type missing struct {
 type served struct {
 	workers int
 	keys    map[jobs.Key]bool
-	any     bool // one of them serves what none has by name: HTTP jobs
+	any     []bus.WorkerInfo // those that serve what none has by name
 }
 
-// has reports whether one of the workers runs a job.
+// has reports whether one of the workers has the handler of a job.
 func (s *served) has(d *kernel.Definition) bool {
-	return s.keys[d.Key] || s.any && !kernel.NoHTTP(d.Policy.HTTP)
+	return s.keys[d.HandlerKey()] || slices.ContainsFunc(s.any, func(i bus.WorkerInfo) bool { return i.Serves(d) })
 }
 
 // fleets returns the workers of each app, and a number that changes when they do.
@@ -94,7 +95,9 @@ func (r *router) fleets() (map[bus.Lane]served, uint64) {
 			for key := range m.info.Keys {
 				s.keys[key] = true
 			}
-			s.any = s.any || m.info.Any
+			if m.info.Any {
+				s.any = append(s.any, m.info)
+			}
 		}
 		fleet += a.fleet
 		all[lane] = s

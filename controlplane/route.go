@@ -154,7 +154,7 @@ func (r *router) note(run *kernel.Run, now time.Time) {
 
 // offer adds a run to what is to be published.
 func (a *app) offer(run *kernel.Run, now time.Time) {
-	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}, at: now, place: run.Place}
+	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key, Handler: run.Handler}, at: now, place: run.Place}
 	a.out[run.ID] = o
 	a.fresh = append(a.fresh, o)
 }
@@ -188,9 +188,9 @@ func (a *app) room() int {
 	return free
 }
 
-// common reports whether every live worker of the app may take runs of a job.
-func (a *app) common(key jobs.Key) bool {
-	shared, named := a.shared[key]
+// common reports whether every live worker of the app has a handler.
+func (a *app) common(handler jobs.Key) bool {
+	shared, named := a.shared[handler]
 	return shared || a.any && !named
 }
 
@@ -227,8 +227,8 @@ func (r *router) ship(now time.Time) (queue string, out []shipment, expand []exp
 			if a.out[o.offer.ID] != o {
 				continue // claimed or given up meanwhile
 			}
-			if o.to == "" && (o.place != nil || !r.open(a) || !a.common(o.offer.Key)) {
-				c := class(o.offer.Key, o.place)
+			if o.to == "" && (o.place != nil || !r.open(a) || !a.common(o.offer.HandlerKey())) {
+				c := class(o)
 				if len(a.queues[c]) > 0 || !r.place(a, o, now) {
 					a.park(o, c)
 					continue

@@ -27,7 +27,7 @@ func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	c.Others = runner.Run
+	c.Others, c.OnlyHTTP = runner.Run, true
 	s.runner = runner
 	b, err := s.openBus(ctx, cfg, as)
 	if err != nil {

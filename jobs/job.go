@@ -91,6 +91,7 @@ type Options struct {
 	RetryRules  []RetryRule   // by error code, see Fail; first match. Here, Attempts 0 = 2 and Delay 0 = 1 s; None = 0
 	RetryBudget Rate          // rate limit of retries; those beyond it start later; Max: None = no limit; default 10/s
 	PauseAfter  int           // number of consecutive Terminated runs that pauses the job; default never
+	Handler     string        // key of the job whose code runs it; default its own
 	OnSuccess   []string      // jobs that start after a Succeeded run, and get it as an argument, see ParentRun
 	OnFailure   []string      // jobs that start after a Terminated run
 	Parent      string        // the job to which this one belongs
@@ -110,10 +111,16 @@ type Job struct {
 	err     error
 }
 
-// NewRecurring makes a Job of a RecurringJob. worker.New returns an error if j or o is invalid.
+// NewRecurring makes a Job of a RecurringJob. worker.New returns an error if j or o is invalid. With Options.Handler, j may
+// be nil: the job is a schedule with arguments for the code of another one.
 func NewRecurring(j RecurringJob, o Options) Job {
 	job := Job{value: j, options: o, key: keyOf(j, o), err: missing(j, o)}
-	job.run = func(ctx context.Context, _ []byte) error { return j.Run(ctx) }
+	job.run = func(ctx context.Context, _ []byte) error {
+		if j == nil {
+			return NoRetry(fmt.Errorf("job %s has no code of its own, and its handler %s was cleared", o.Key, o.Handler))
+		}
+		return j.Run(ctx)
+	}
 	return job
 }
 
@@ -173,6 +180,7 @@ func (j Job) Close() error {
 // missing is what a job cannot do without: something to run, and a name for it.
 func missing(j any, o Options) error {
 	switch t := reflect.TypeOf(j); {
+	case t == nil && o.Handler != "" && o.Key != "":
 	case t == nil:
 		return invalid("job %q is nil", o.Key)
 	case t.Kind() == reflect.Func && o.Key == "":

@@ -104,6 +104,7 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 			for n := range plans {
 				if plans[n].Job.Key == d.Key {
 					plans[n].Job = o.job(d, global, planNext)
+					_ = o.warnHandler(ctx, who, &plans[n].Job) // a warning that cannot be found out now is left out
 				}
 			}
 		}
@@ -154,10 +155,8 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 			}
 		}
 	}
-	if w.Set.Args != nil {
-		if err := o.args.Check(d.Schema, *w.Set.Args); err != nil {
-			return nil, err
-		}
+	if err := o.checkHandler(ctx, who, o.edited(d, g, edit), &w.Set); err != nil {
+		return nil, err
 	}
 	if err := o.checkHTTP(d.App, &w.Set); err != nil {
 		return nil, err
@@ -167,6 +166,9 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	}
 	after := o.edited(d, g, edit)
 	p.Job = o.job(after, g, planNext)
+	if err := o.warnHandler(ctx, who, &p.Job); err != nil {
+		return nil, err
+	}
 	p.NextThen, p.Differ = p.Job.Next, differences(&d.Policy, &after.Policy)
 	if err := o.excluding(after, p, calendars); err != nil {
 		return nil, err

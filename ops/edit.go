@@ -32,10 +32,12 @@ func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
-	if k.Set.Args != nil {
-		if err := o.args.Check(d.Schema, *k.Set.Args); err != nil {
-			return Job{}, err
-		}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return Job{}, err
+	}
+	if err := o.checkHandler(ctx, who, o.edited(d, global, k), &k.Set); err != nil {
+		return Job{}, err
 	}
 	if err := o.checkHTTP(d.App, &k.Set); err != nil {
 		return Job{}, err
@@ -69,7 +71,7 @@ func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Jo
 		return Job{}, err
 	}
 	job := o.job(o.edited(d, global, k), global, next)
-	return job, o.warnFamily(ctx, &job)
+	return job, errors.Join(o.warnHandler(ctx, who, &job), o.warnFamily(ctx, &job))
 }
 
 // edited returns the definition after an edit.

@@ -60,7 +60,7 @@ func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, 
 	}
 	workers := o.live.Workers(who.tenant())
 	for _, w := range workers {
-		if _, has := w.Keys[key]; (has || w.Any) && w.App == job.App && !w.Leaving {
+		if w.Serves(job.Definition) && w.App == job.App && !w.Leaving {
 			e.Workers++
 		}
 	}
@@ -122,10 +122,10 @@ func (e *Explanation) waiting(queued []*kernel.Run, workers []Worker) {
 	if e.Job.Stopped.IsZero() {
 		e.nowhere(queued, workers)
 	} else {
-		e.add("It is stopped since %s: no online worker of the app %s has it any more. When one has it again, its misfire policy applies to the due times.", clock(e.Job.Stopped), e.Job.App)
+		e.add("It is stopped since %s: no online worker of the app %s has %s any more. When one has it again, its misfire policy applies to the due times.", clock(e.Job.Stopped), e.Job.App, code(e.Job.Definition, "it"))
 	}
 	if e.Workers == 0 && e.Job.Stopped.IsZero() {
-		e.add("No worker of the app %s that is online has this job.", e.Job.App)
+		e.add("No worker of the app %s that is online has %s.", e.Job.App, code(e.Job.Definition, "this job"))
 	}
 }
 

@@ -109,7 +109,7 @@ func (o *Ops) planned(d *kernel.Definition, global *kernel.Global, at, now time.
 	}
 	next, ok := when.Schedule.Next(at.Add(-1))
 	calendar, rule, excluded := when.Excludes(at)
-	stopped := fmt.Sprintf("stopped since %s, because no worker of the app %s has it any more", clock(d.Stopped), d.App)
+	stopped := fmt.Sprintf("stopped since %s, because no worker of the app %s has %s any more", clock(d.Stopped), d.App, code(d, "it"))
 	switch {
 	case !ok:
 		return finished(when, at), nil

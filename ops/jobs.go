@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -101,7 +102,7 @@ func (o *Ops) shown(ctx context.Context, who Who, d *kernel.Definition, next int
 		return Job{}, err
 	}
 	job := o.job(d, global, next)
-	return job, o.warnFamily(ctx, &job)
+	return job, errors.Join(o.warnHandler(ctx, who, &job), o.warnFamily(ctx, &job))
 }
 
 func (o *Ops) job(d *kernel.Definition, g *kernel.Global, next int) Job {

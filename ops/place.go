@@ -38,7 +38,7 @@ func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worke
 
 // Nowhere returns why no worker gets a ready run, from what the workers report; "" = one gets it, or soon will.
 func Nowhere(run *kernel.Run, workers []Worker) string {
-	key, p := run.Key, run.Place
+	key, p := run.HandlerKey(), run.Place
 	var live, have, fit, free int // of the app; with the job; with all that the run requires; that take new runs
 	var room bool
 	meant := false
@@ -72,6 +72,9 @@ func Nowhere(run *kernel.Run, workers []Worker) string {
 	case live == 0:
 		return fmt.Sprintf("no worker of the app %s is online", run.App)
 	case have == 0:
+		if run.Handler != "" {
+			return "no online worker has the handler " + string(run.Handler)
+		}
 		return "no online worker has the job"
 	case fit == 0 && len(lacks) > 0 && !meant:
 		for what, n := range lacks {

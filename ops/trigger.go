@@ -135,7 +135,8 @@ func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 	if d.Policy.Disabled {
 		return target{refused: kernel.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", key)}
 	}
-	return target{schema: d.Schema}
+	schema, err := o.schema(ctx, who, d)
+	return target{refused: err, schema: schema}
 }
 
 // takes returns why there can be no run with these arguments. The job's own ones, which nil means, were checked before.

@@ -205,6 +205,7 @@ var settings = []setting{
 		[2]string{"least_frequent", "free worker with the fewest runs in 24 h"}, [2]string{"failover", "first live by name; waits for it"},
 		[2]string{"idle", "worker without runs; waits for one"}, [2]string{"broadcast", "broadcast: one run per worker"}),
 	line("routeBy", "Key for the same worker", "path of an argument such as customer.id; empty: the job key", "Routing", "text"),
+	line("handler", "Handler", "key of the job whose code runs this one; empty: the job key", "Routing", "text"),
 	words("needs", "Required worker tags", "tag or key=value, comma-separated", "Routing"),
 	line("pin", "Only this worker", "by its configured name; empty: any worker", "Routing", "text"),
 	choice("pinAway", "While that worker is away", "", "Routing",

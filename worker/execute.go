@@ -21,6 +21,7 @@ import (
 type attempt struct {
 	token
 	key     jobs.Key
+	handler jobs.Key      // of the job whose code runs it
 	phase   phase         // guarded by held.mu
 	pending bool          // not yet given to a poll; guarded by held.mu
 	dropped chan struct{} // closed when it is forgotten; nil = no waiter; guarded by held.mu
@@ -114,7 +115,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 	a.traceBegun(span)
 	got := answer{outcome: kernel.OutcomeError}
 	defer w.came(living, a, &got) // deferred, because a handler may end its goroutine
-	call(jobs.WithRunning(ctx, &lent{w, a}), a, w.handler(a.key), &got)
+	call(jobs.WithRunning(ctx, &lent{w, a}), a, w.handler(a.handler), &got)
 }
 
 // came processes the result of a handler, now that it has returned.

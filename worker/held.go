@@ -101,11 +101,11 @@ func (h *held) admit(list []bus.Offer, serves func(jobs.Key) bool) (taken []*att
 		t := token{o.ID, o.Attempt}
 		switch {
 		case h.attempts[t] != nil:
-		case h.room() <= 0 || !serves(o.Key):
+		case h.room() <= 0 || !serves(o.HandlerKey()):
 			back = append(back, o)
 		case h.slotOf[o.ID] != nil:
 		default:
-			a := &attempt{token: t, key: o.Key, pending: h.onDemand}
+			a := &attempt{token: t, key: o.Key, handler: o.HandlerKey(), pending: h.onDemand}
 			h.attempts[t], h.slotOf[o.ID] = a, a
 			h.claiming++
 			if a.pending {

@@ -128,11 +128,11 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 	if run.State != jobs.Processing && !run.Lingering {
 		return nil, staleOf(k)
 	}
-	if r.worker.jobs[run.Key] == nil {
-		return nil, kernel.Invalid("run %s is of job %s, which this worker has not registered", k.ID, run.Key)
+	if r.worker.jobs[run.HandlerKey()] == nil {
+		return nil, kernel.Invalid("run %s is of handler %s, which this worker has not registered", k.ID, run.HandlerKey())
 	}
 	now := time.Now()
-	a := &attempt{token: k, key: run.Key, in: run, sent: now, spent: max(now.Sub(run.Started), time.Nanosecond)}
+	a := &attempt{token: k, key: run.Key, handler: run.HandlerKey(), in: run, sent: now, spent: max(now.Sub(run.Started), time.Nanosecond)}
 	waits := make(chan *turn, 1)
 	r.mu.Lock()
 	if t := r.turns[k]; t != nil { // by another request

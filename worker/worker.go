@@ -30,6 +30,8 @@ type Config struct {
 	// Others runs attempts of the app's jobs that were not passed to New; jobs.Attempt(ctx) returns the job. If another
 	// worker was given a job by name, runs of that job go to that worker. Default none.
 	Others Handler
+	// OnlyHTTP means that Others runs only HTTP jobs: a job of another kind that no worker has is not fired.
+	OnlyHTTP bool
 
 	// Middleware wraps every handler; the first is the outermost. jobs.Attempt(ctx) returns the run.
 	Middleware []func(next Handler) Handler

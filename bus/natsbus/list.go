@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -21,8 +22,21 @@ import (
 // Numbers are varints, as short as can be. One list has one form: decodeList accepts only what appendList writes.
 const listVersion = 1
 
-// maxKey is the longest key. Its other rules are checked by the store.
+// maxKey is the longest key, and the longest handler. Their other rules are checked by the store.
 const maxKey = 200
+
+// nameOf is an offer's entry in the table of keys: its key, and after a zero byte its handler, if that is another.
+func nameOf(o bus.Offer) jobs.Key {
+	if o.Handler == "" {
+		return o.Key
+	}
+	return o.Key + "\x00" + o.Handler
+}
+
+func namesOf(name jobs.Key) (key, handler jobs.Key) {
+	before, after, _ := strings.Cut(string(name), "\x00")
+	return jobs.Key(before), jobs.Key(after)
+}
 
 // appendList writes a list behind b.
 func appendList(b []byte, list []bus.Offer) ([]byte, error) {
@@ -33,13 +47,14 @@ func appendList(b []byte, list []bus.Offer) ([]byte, error) {
 	var table [bus.MaxList]jobs.Key
 	keys := table[:0]
 	for i, o := range list {
-		place := slices.Index(keys, o.Key)
+		name := nameOf(o)
+		place := slices.Index(keys, name)
 		if place < 0 {
-			if len(o.Key) > maxKey {
-				return b, kernel.Invalid("an offer's key has %d bytes: the limit is %d", len(o.Key), maxKey)
+			if len(o.Key) > maxKey || len(o.Handler) > maxKey {
+				return b, kernel.Invalid("an offer's key has %d bytes and its handler %d: the limit is %d", len(o.Key), len(o.Handler), maxKey)
 			}
 			place = len(keys)
-			keys = append(keys, o.Key)
+			keys = append(keys, name)
 		}
 		places[i] = byte(place)
 	}
@@ -74,7 +89,10 @@ func decodeList(b []byte) ([]bus.Offer, error) {
 	var table [bus.MaxList]jobs.Key
 	keys := table[:r.number("keys", 1, bus.MaxList)]
 	for i := range keys {
-		k := jobs.Key(r.bytes(int(r.number("bytes of a key", 0, maxKey))))
+		k := jobs.Key(r.bytes(int(r.number("bytes of a key", 0, 2*maxKey+1))))
+		if key, handler := namesOf(k); len(key) > maxKey || len(handler) > maxKey || nameOf(bus.Offer{Key: key, Handler: handler}) != k {
+			r.fail(fmt.Errorf("invalid key and handler %.500q", k))
+		}
 		if slices.Contains(keys[:i], k) {
 			r.fail(fmt.Errorf("key %q is there twice", k))
 		}
@@ -98,7 +116,7 @@ func decodeList(b []byte) ([]bus.Offer, error) {
 		if r.err != nil {
 			return nil, r.err
 		}
-		o.Key = keys[place]
+		o.Key, o.Handler = namesOf(keys[place])
 	}
 	switch {
 	case named != len(keys):

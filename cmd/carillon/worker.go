@@ -137,6 +137,6 @@ func (h *httpWorker) worker(cfg worker.Config, jobsConfig httpjob.Config, as bus
 	if err != nil {
 		return nil, err
 	}
-	cfg.Others = runner.Run
+	cfg.Others, cfg.OnlyHTTP = runner.Run, true
 	return worker.New(cfg, store, heeding, runner.Jobs()...)
 }

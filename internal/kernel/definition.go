@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"encoding/json"
 	"reflect"
 	"slices"
@@ -75,6 +76,7 @@ type Settings struct {
 	RetryBudget    *jobs.Rate        `json:"retryBudget,omitempty"`   // rate limit of retries; later ones are spread
 	PauseAfter     *int              `json:"pauseAfter,omitempty"`    // this many consecutive runs that fail for good pause the job; 0 = never
 	HTTP           *json.RawMessage  `json:"http,omitempty"`          // HTTP requests of the job; none = a worker has its code
+	Handler        *string           `json:"handler,omitempty"`       // key of the job whose code runs it; "" = its own
 	OnSuccess      *[]string         `json:"onSuccess,omitempty"`     // jobs that run after a run that succeeded
 	OnFailure      *[]string         `json:"onFailure,omitempty"`     // jobs that run after a run that failed for good
 	Parent         *string           `json:"parent,omitempty"`        // the parent job; "" = none
@@ -124,6 +126,7 @@ type Policy struct {
 	RetryBudget       jobs.Rate
 	PauseAfter        int
 	HTTP              json.RawMessage // none = a worker has its code
+	Handler           string          // key of the job whose code runs it; "" = its own
 	OnSuccess         []string
 	OnFailure         []string
 	Parent            string
@@ -245,6 +248,11 @@ func (d *Definition) Since() time.Time {
 		return d.Anchor
 	}
 	return d.Cursor
+}
+
+// HandlerKey returns the key of the job whose code runs it: its own, if no other is set.
+func (d *Definition) HandlerKey() jobs.Key {
+	return cmp.Or(jobs.Key(d.Policy.Handler), d.Key)
 }
 
 // Gone reports whether the job has been deleted.

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -67,7 +68,8 @@ type Run struct {
 	Job      jobs.ID // uid of the definition
 	Key      jobs.Key
 	App      string
-	Revision uint64 // of the definition when it was created
+	Revision uint64   // of the definition when it was created
+	Handler  jobs.Key // of which job's code runs it; "" = Key's
 
 	Kind   Kind
 	State  jobs.State
@@ -153,6 +155,9 @@ func Payer(actor, app string) string {
 	}
 	return ""
 }
+
+// HandlerKey returns the key of the job whose code runs it.
+func (run *Run) HandlerKey() jobs.Key { return cmp.Or(run.Handler, run.Key) }
 
 // Settled reports whether the run cannot change any more: it is final and its handler has returned.
 func (run *Run) Settled() bool { return run.State.Final() && !run.Lingering }

@@ -116,6 +116,11 @@ func (s *Settings) Check() error {
 			}
 		}
 	}
+	if s.Handler != nil && *s.Handler != "" {
+		if err := CheckName("handler", *s.Handler); err != nil {
+			return err
+		}
+	}
 	if err := s.checkFamily(); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != ""
 	c.bool(&has)
 	if !has {
 		return
@@ -90,6 +90,7 @@ func wireRare(c *coder, run *Run) {
 	some(c, &run.Terms.Failing, wireFailing)
 	number(c, &run.Depth)
 	some(c, &run.Feedback, wireFeedback)
+	word(c, &run.Handler)
 }
 
 func wireFault(c *coder, f *Fault) {
@@ -189,6 +190,7 @@ func wireSettings(c *coder, s *Settings) {
 	some(c, &s.KeepFor, signed)
 	some(c, &s.KeepSucceeded, signed)
 	some(c, &s.KeepOthers, signed)
+	some(c, &s.Handler, wireString)
 }
 
 func wirePolicy(c *coder, p *Policy) {
@@ -241,6 +243,7 @@ func wirePolicy(c *coder, p *Policy) {
 	signed(c, &p.KeepFor)
 	signed(c, &p.KeepSucceeded)
 	signed(c, &p.KeepOthers)
+	text(c, &p.Handler)
 }
 
 func wireHeld(c *coder, p *Held) {

@@ -1,0 +1,144 @@
+package bubble_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/bubble"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+type reportArgs struct {
+	Customer string `json:"customer"`
+}
+
+// reports is a handler that writes down for which customers it was called, by which job.
+type reports struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (r *reports) Run(ctx context.Context, a reportArgs) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list = append(r.list, fmt.Sprintf("%s %s", jobs.Attempt(ctx).Key, a.Customer))
+	return nil
+}
+
+func (r *reports) seen() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	slices.Sort(r.list)
+	text := strings.Join(r.list, ", ")
+	r.list = nil
+	return text
+}
+
+// Many jobs run on the code of one: people make them while the worker runs, each with its own schedule and arguments,
+// which the handler's schema checks. When no worker has the handler any more, none of them fires.
+func TestOneHandlerManyJobs(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
+		var r reports
+		worked := []jobs.Job{jobs.NewTriggered(&r, jobs.Options{Key: "report.customer"}),
+			jobs.NewRecurring(nil, jobs.Options{Key: "report.code", Cron: "0 6 * * *", Handler: "report.customer", Args: reportArgs{"c1"}})}
+		stop := c.Start(worker.Config{App: "reports"}, worked...)
+		o := opsOf(c)
+		make := func(key jobs.Key, kind kernel.Kind, handler, args string, schedule string) ([]ops.Planned, error) {
+			set := kernel.Settings{Handler: &handler}
+			if args != "" {
+				set.Args = new(json.RawMessage(args))
+			}
+			if schedule != "" {
+				set.Schedule = &schedule
+			}
+			return o.Declare(t.Context(), person, []ops.Wanted{{Key: key, Kind: kind, App: "reports", Set: set}}, ops.How{Fresh: true})
+		}
+		for i := range 3 {
+			if _, err := make(jobs.Key(fmt.Sprintf("report.c%d", i)), kernel.Recurring, "report.customer", fmt.Sprintf(`{"customer":"c%d"}`, i), "0 7 * * *"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := make("report.adhoc", kernel.Triggered, "report.customer", "", ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := make("report.bad", kernel.Recurring, "report.customer", `{"customer":7}`, "0 7 * * *"); !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), "customer") {
+			t.Errorf("arguments that the handler's schema refuses: %v", err)
+		}
+		plans, err := make("report.other", kernel.Recurring, "report.unknown", "", "0 7 * * *")
+		if err != nil || !slices.Contains(plans[0].Job.Warnings, "no online worker of the app reports has the handler report.unknown: its runs wait for one") {
+			t.Errorf("a handler that is not registered: %v, %+v", err, plans)
+		}
+		c.Pass(24 * time.Hour)
+		if got := r.seen(); got != "report.c0 c0, report.c1 c1, report.c2 c2, report.code c1" {
+			t.Errorf("a day's reports: %s", got)
+		}
+
+		adhoc := jobs.Trigger[reportArgs]("report.adhoc")
+		receipt, err := adhoc.Enqueue(t.Context(), c, reportArgs{"c9"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.Wait(t.Context(), receipt.ID); err != nil {
+			t.Error(err)
+		}
+		if got := r.seen(); got != "report.adhoc c9" {
+			t.Errorf("triggered: %s", got)
+		}
+		if _, err := jobs.Trigger[map[string]any]("report.adhoc").Enqueue(t.Context(), c, map[string]any{"customer": 7}); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("triggered with arguments that the handler's schema refuses: %v", err)
+		}
+
+		stop()
+		old := c.Start(worker.Config{App: "reports"}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "report.cleanup", Every: time.Hour}))
+		c.Pass(2 * time.Hour)
+		before := len(c.Runs("report.c0"))
+		c.Pass(24 * time.Hour)
+		if after := len(c.Runs("report.c0")); after != before {
+			t.Errorf("%d runs without a handler", after-before)
+		}
+		e, err := o.Explain(t.Context(), person, "report.c0")
+		if text := strings.Join(e.Text, " "); err != nil || !strings.Contains(text, "no online worker of the app reports has its handler report.customer any more") {
+			t.Errorf("explain: %s, %v", text, err)
+		}
+		old()
+		c.Start(worker.Config{App: "reports"}, worked...)
+		c.Pass(24 * time.Hour)
+		if got := r.seen(); !strings.Contains(got, "report.c0 c0") {
+			t.Errorf("with the handler again: %s", got)
+		}
+	})
+}
+
+// A catch-all worker keeps the jobs of its app alive, also those that only the API knows; one for HTTP jobs keeps only
+// those.
+func TestCatchAllKeepsJobs(t *testing.T) {
+	for _, onlyHTTP := range []bool{false, true} {
+		bubble.Run(t, func(t *testing.T, c *bubble.System) {
+			ran := 0
+			c.Start(worker.Config{App: "all", OnlyHTTP: onlyHTTP, Others: func(context.Context, []byte) error { ran++; return nil }},
+				jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "named", Every: time.Hour}))
+			o := opsOf(c)
+			if _, err := o.Declare(t.Context(), person, []ops.Wanted{{Key: "made", Kind: kernel.Recurring, App: "all", Set: kernel.Settings{Schedule: new("@every 30m")}}}, ops.How{}); err != nil {
+				t.Fatal(err)
+			}
+			c.Pass(10 * time.Hour)
+			job, err := o.Job(t.Context(), person, "made", 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if stopped := !job.Stopped.IsZero(); stopped != onlyHTTP || !onlyHTTP && ran != 20 {
+				t.Errorf("only HTTP %v: stopped %v, %d runs", onlyHTTP, stopped, ran)
+			}
+		})
+	}
+}
