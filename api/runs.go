@@ -25,6 +25,7 @@ type RunSettings struct {
 	Retries     *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
 	Timeout     *Duration  `json:"timeout,omitempty"`
 	StartWithin *Duration  `json:"startWithin,omitempty"`
+	Manual      bool       `json:"manual,omitempty" doc:"A person asks for this very run: it starts although a pause or debug mode holds the runs that programs request."`
 	Pin         string     `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it, whatever the job's route is."`
 }
 
@@ -47,7 +48,11 @@ func tooLarge(args *Object, location string) *Problem {
 
 // create converts it to a command.
 func (w *RunSettings) create(key jobs.Key, location string) (kernel.Create, error) {
-	c := kernel.Create{Key: key, Origin: kernel.FromAPI, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
+	origin := kernel.FromAPI
+	if w.Manual {
+		origin = kernel.FromPerson
+	}
+	c := kernel.Create{Key: key, Origin: origin, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
 		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin), Pin: w.Pin}
 	if w.Args != nil {
 		if p := tooLarge(w.Args, location+".args"); p != nil {

@@ -18,10 +18,10 @@ const (
 	FromCron    Origin = "cron"    // its job's schedule
 	FromMisfire Origin = "misfire" // its job's schedule, late, by the misfire policy
 	FromCode    Origin = "code"    // a program
-	FromPerson  Origin = "person"  // a person, on a page
+	FromPerson  Origin = "person"  // a person, on a page or the command line
 	FromRetry   Origin = "retry"   // "run again" of a final run
 	FromParent  Origin = "parent"  // another run, which it follows or whose handler enqueued it
-	FromAPI     Origin = "api"     // a caller of the API, such as the command line
+	FromAPI     Origin = "api"     // a program, over the API
 
 	FromBackfill Origin = "backfill" // a backfill
 )
@@ -32,7 +32,7 @@ func Origins() []Origin {
 }
 
 // ByHand reports whether a user requested this very run: no pause and no debug mode holds it.
-func (o Origin) ByHand() bool { return o == FromPerson || o == FromAPI || o == FromBackfill }
+func (o Origin) ByHand() bool { return o == FromPerson || o == FromBackfill }
 
 // Automatic reports whether a schedule or a settings rule started the run. Debug modes hold such runs, and those from
 // programs.

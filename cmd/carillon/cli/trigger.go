@@ -74,7 +74,7 @@ func (a *asker) triggerCommand() *cobra.Command {
 
 // triggerBody returns the request body for the flags.
 func (a *asker) triggerBody(w triggerFlags, argsGiven bool) (map[string]any, error) {
-	body := map[string]any{}
+	body := map[string]any{"manual": true}
 	text, from := []byte(w.args), "--args"
 	var err error
 	switch {
