@@ -85,6 +85,9 @@ type Config struct {
 	// OnFailure configures the webhook for failed runs, missed due times and paused jobs; without a URL it sends none.
 	OnFailure webhook.Config
 
+	// RaftLog selects what stores the Raft log of a new Dir: "wal" (the default) or "boltdb", which takes twice the time of
+	// a commit. A Dir with a log of the other kind is refused.
+	RaftLog string
 	// RetainBytes limits the disk space of finished runs: beyond it, the oldest are purged. Default 8 GiB; below 0:
 	// unlimited. A job's own retention is in its settings.
 	RetainBytes int64

@@ -51,7 +51,7 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 		ended.Dropping(logs)
 		return rows{store: store, retain: ended, clock: clock, logs: logs, where: "in memory: nothing survives this process"}, nil
 	}
-	conf := raftstore.Config{Dir: cfg.Dir, Node: cfg.Node, Logger: cfg.Logger, Now: clock.Now}
+	conf := raftstore.Config{Dir: cfg.Dir, Node: cfg.Node, Logger: cfg.Logger, Now: clock.Now, Log: raftstore.Log(cfg.RaftLog)}
 	var store *raftstore.Store
 	var err error
 	switch c := cfg.Cluster; {

@@ -27,8 +27,8 @@ type Log string
 
 // The logs.
 const (
-	LogBolt Log = "bolt" // a bbolt file, by raft-boltdb
-	LogWAL  Log = "wal"  // segment files, by raft-wal
+	LogBolt Log = "boltdb" // a bbolt file, by raft-boltdb
+	LogWAL  Log = "wal"    // segment files, by raft-wal
 )
 
 // lockTimeout is how long Open waits for another process to release a file.
@@ -129,7 +129,7 @@ func logIn(dir string, wanted Log) (Log, error) {
 	case wanted == "":
 		return there, nil
 	}
-	return "", fmt.Errorf("directory %s has a log of kind %q and cannot be opened with kind %q", dir, there, wanted)
+	return "", fmt.Errorf("directory %s has a Raft log of kind %q: it cannot be opened with raft.log %q", dir, there, wanted)
 }
 
 // closers closes one thing after the other. The log of raft-wal leaves its meta data open, and locked.

@@ -24,6 +24,14 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// TestStoreWithBoltDB is TestStore with the other log.
+func TestStoreWithBoltDB(t *testing.T) {
+	tests.Long(t)
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		return harness(t, small(t.TempDir(), LogBolt), storetest.NewClock())
+	})
+}
+
 // harness opens a store that crashes by leaving behind what is on disk at that moment.
 func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 	t.Helper()
