@@ -56,7 +56,7 @@ type nextInput struct {
 	Schedule string    `query:"schedule" maxLength:"256" doc:"Preview with this schedule."`
 	Zone     string    `query:"zone" maxLength:"100" doc:"Preview with this time zone."`
 	Gap      string    `query:"gap" enum:"after,before,skip" doc:"Preview with this rule for a time of day that clocks skip."`
-	Twice    string    `query:"twice" enum:"first,second,both" doc:"Preview with this rule for a time of day that comes twice."`
+	Twice    string    `query:"twice" enum:"first,second,both" doc:"Preview with this rule for a time of day that occurs twice."`
 	Start    time.Time `query:"start" doc:"Preview with this start."`
 	End      time.Time `query:"end" doc:"Preview with this end."`
 	First    time.Time `query:"first" doc:"Preview with this first due time."`

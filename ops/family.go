@@ -136,7 +136,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate L
 		return done, err
 	}
 	if head := family[len(family)-1]; k.IfRevision != 0 && k.IfRevision != head.Revision {
-		return done, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion was meant for %d: read the job again", k.Key, head.Revision, k.IfRevision)
+		return done, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion names revision %d: read the job again", k.Key, head.Revision, k.IfRevision)
 	}
 	if fate == "" {
 		var busy []string

@@ -178,7 +178,7 @@ var settings = []setting{
 	simple("rate", "Start rate", "such as 10/s, 100/m or 5/30s; none: no limit", "Limits", jobs.Rate.String, kernel.ParseRate),
 	duration("timeout", "Timeout of an attempt", "such as 90s or 1h30m; 0: none", "Limits", "none"),
 	duration("startWithin", "Start within", "after its due time, else the run is skipped; 0: no deadline", "Limits", "no deadline"),
-	number("priority", "Priority", "higher goes first", "Limits", ""),
+	number("priority", "Priority", "higher starts first", "Limits", ""),
 
 	number("retries", "Retries", "after the first attempt", "Failures", "none"),
 	duration("retryDelay", "Delay before the first retry", "0: immediately", "Failures", "immediately"),

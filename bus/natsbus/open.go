@@ -173,7 +173,7 @@ func (b *Bus) makeStream(ctx context.Context, term uint64) error {
 		}
 		return differences(want, stream.CachedInfo().Config)
 	case errors.As(err, &refused) && refused.ErrorCode == errCodeOverlap:
-		return kernel.Refuse(jobs.Conflict, "subjects %s belong to %s already: delete it, or take its subjects away",
+		return kernel.Refuse(jobs.Conflict, "subjects %s belong to %s already: delete it, or remove its subjects",
 			want.Subjects[0], b.owners(ctx, want.Subjects[0]))
 	}
 	return fmt.Errorf("make the stream: %w", err)

@@ -16,7 +16,7 @@ import (
 )
 
 // Users can change the scheduler's settings of the configuration on the page, too. So the process sends them only if
-// they differ from those that it sent last, which said.json in the data directory records. The last write wins, and its
+// they differ from those that it sent last, which configured.json in the data directory records. The last write wins, and its
 // actor is shown.
 
 // configured are the scheduler's settings of the configuration.
@@ -76,7 +76,7 @@ func (p *process) applyConfigured(ctx context.Context, s *embed.Scheduler) error
 
 func (p *process) lastConfigured() (configured, error) {
 	var last configured
-	path := p.dir("said.json")
+	path := p.dir("configured.json")
 	if path == "" {
 		return last, nil
 	}
@@ -94,7 +94,7 @@ func (p *process) lastConfigured() (configured, error) {
 }
 
 func (p *process) remember(now configured) error {
-	path := p.dir("said.json")
+	path := p.dir("configured.json")
 	if path == "" {
 		return nil
 	}

@@ -75,7 +75,7 @@ func newNext() *cobra.Command {
 	c.Flags().StringVar(&q.After, "after", "", "RFC 3339 instant to look from (default now)")
 	c.Flags().IntVarP(q.N, "count", "n", defaultNext, fmt.Sprintf("number of due times, at most %d", mostNext))
 	c.Flags().StringVar(&gap, "gap", "", "when clocks skip the time: after, before or skip (default after)")
-	c.Flags().StringVar(&overlap, "overlap", "", "when the time comes twice: first, second or both (default first)")
+	c.Flags().StringVar(&overlap, "overlap", "", "when the time of day occurs twice: first, second or both (default first)")
 	c.Flags().StringVar(&q.Key, "key", "", "what H hashes: tenant and key of the job, such as default/report")
 	c.Flags().StringVar(&lang, "lang", "en", "language of the description: en or zh")
 	return c

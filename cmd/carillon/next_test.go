@@ -33,10 +33,10 @@ Sun 2026-03-29 03:00:00 +02:00   2026-03-29T01:00:00Z   clocks go forward: 02:00
 `},
 		{[]string{"30 2 * * *", "--zone", "Europe/Berlin", "--after", "2026-10-24T12:00:00Z", "-n", "2", "--overlap", "both", "--gap", "skip"}, 0, `
 30 2 * * *
-at 02:30, every day, Europe/Berlin time; a time that clocks skip is not due; a time that comes twice is due both times
+at 02:30, every day, Europe/Berlin time; a time that clocks skip is not due; a time that occurs twice is due both times
 
-Sun 2026-10-25 02:30:00 +02:00   2026-10-25T00:30:00Z   clocks go back: 02:30 comes twice, this is the first time
-Sun 2026-10-25 02:30:00 +01:00   2026-10-25T01:30:00Z   clocks go back: 02:30 comes twice, this is the second time
+Sun 2026-10-25 02:30:00 +02:00   2026-10-25T00:30:00Z   clocks go back: 02:30 occurs twice, this is the first time
+Sun 2026-10-25 02:30:00 +01:00   2026-10-25T01:30:00Z   clocks go back: 02:30 occurs twice, this is the second time
 `},
 		{[]string{"0 0 9 * * 1", "--after", "2026-11-21T00:00:00Z", "-n", "1"}, 0, `
 0 0 9 * * 1

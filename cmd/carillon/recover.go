@@ -124,7 +124,7 @@ func recoverNode(c *cobra.Command, data, reason string, yes bool) error {
 		return err
 	}
 	out := c.OutOrStdout()
-	fmt.Fprintf(out, "Node %s of cluster %s, epoch %d. Its log goes to term %d, entry %d.\n", k.Node, k.Cluster, k.Epoch, k.Term, k.Index)
+	fmt.Fprintf(out, "Node %s of cluster %s, epoch %d. Its log ends at term %d, entry %d.\n", k.Node, k.Cluster, k.Epoch, k.Term, k.Index)
 	for _, o := range k.Others {
 		fmt.Fprintf(out, "It knew %s at %s.\n", cmp.Or(o.Name, o.ID), o.Address)
 	}

@@ -54,7 +54,7 @@ type Settings struct {
 	OnLost         *jobs.OnLost      `json:"onLost,omitempty"`
 	LeaseLost      *jobs.LeaseLost   `json:"leaseLost,omitempty"`
 	Misfire        *jobs.Misfire     `json:"misfire,omitempty"`
-	Priority       *int              `json:"priority,omitempty"`    // higher goes first
+	Priority       *int              `json:"priority,omitempty"`    // higher starts first
 	StartWithin    *time.Duration    `json:"startWithin,omitempty"` // start deadline after the due time; 0 = none
 	Disabled       *bool             `json:"disabled,omitempty"`
 	Route          *jobs.Route       `json:"route,omitempty"`

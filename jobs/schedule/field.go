@@ -361,7 +361,7 @@ func (r *reader) unexpected() *Error {
 		return r.refuse(r.pos, "something is missing after %s", quote(r.text[:r.pos]))
 	}
 	if r.text[r.pos] == '?' {
-		return r.refuse(r.pos, "? stands alone, and in a day field only")
+		return r.refuse(r.pos, "? must be the only value of its field, a day field")
 	}
 	return r.refuse(r.pos, "%s", describe(r.text[r.pos:]))
 }

@@ -230,9 +230,9 @@ func (l english) policies(gap Gap, overlap Overlap) (notes []string) {
 	}
 	switch overlap {
 	case OverlapSecond:
-		notes = append(notes, "a time that comes twice is due the second time")
+		notes = append(notes, "a time that occurs twice is due the second time")
 	case OverlapBoth:
-		notes = append(notes, "a time that comes twice is due both times")
+		notes = append(notes, "a time that occurs twice is due both times")
 	}
 	return notes
 }
@@ -260,7 +260,7 @@ func (l english) forward(s skipped) string {
 
 func (l english) back(clock string, pass int) string {
 	which := [...]string{1: "first", 2: "second"}
-	return "clocks go back: " + clock + " comes twice, this is the " + which[pass] + " time"
+	return "clocks go back: " + clock + " occurs twice, this is the " + which[pass] + " time"
 }
 
 func (l english) dialects() string {

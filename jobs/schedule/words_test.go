@@ -55,7 +55,7 @@ func TestWordsOfBounds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	en := "at 02:00, every day, UTC, from 2027-01-01 00:00:00, until 2027-02-01 00:00:00; a time that clocks skip is not due; a time that comes twice is due both times"
+	en := "at 02:00, every day, UTC, from 2027-01-01 00:00:00, until 2027-02-01 00:00:00; a time that clocks skip is not due; a time that occurs twice is due both times"
 	if got := s.Words(); got != en {
 		t.Errorf("got %s", got)
 	}

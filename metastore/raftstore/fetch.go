@@ -56,7 +56,7 @@ func (s *Store) serveArchive(c *link.Conn) {
 	case w.UpTo == 0:
 		o.UpTo = last
 	case w.UpTo > last:
-		o.Refused = fmt.Sprintf("this node's archive goes up to %d only", last)
+		o.Refused = fmt.Sprintf("this node's archive ends at %d", last)
 	}
 	if err := link.Write(c, o); err != nil || o.Refused != "" {
 		return

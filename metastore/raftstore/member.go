@@ -309,7 +309,7 @@ func (s *Store) rejoined(from *link.Hello) error {
 		return err
 	}
 	s.nudge()
-	s.cfg.Logger.Warn("a node has lost its data and gets it anew", "node", from.Node, "name", from.Name)
+	s.cfg.Logger.Warn("a node has lost its data and fetches it again", "node", from.Node, "name", from.Name)
 	return nil
 }
 

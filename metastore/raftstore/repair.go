@@ -34,7 +34,7 @@ func (n *node) setAside(dir string) (to string, err error) {
 	case n.Rejoin && n.Moving == "":
 		return "", nil // the present data comes from the others
 	case len(n.Others) == 0 && n.Moving == "":
-		return "", kernel.Refuse(jobs.Conflict, "this node knows no others to take its data from: restore it from a backup")
+		return "", kernel.Refuse(jobs.Conflict, "this node knows no other node to fetch its data from: restore it from a backup")
 	}
 	// Another process may use the directory.
 	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})

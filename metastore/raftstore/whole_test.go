@@ -211,7 +211,7 @@ func TestNotWholeWhileBehind(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		if !strings.Contains(err.Error(), "not to") {
+		if !strings.Contains(err.Error(), "it ends at") {
 			t.Error(err)
 		}
 		index = 0

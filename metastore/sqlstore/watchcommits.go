@@ -37,7 +37,7 @@ func (s *Store) WatchCommits(ctx context.Context, fn func()) error {
 	last := int64(-1)
 	for {
 		var n int64
-		err := s.query(ctx, "ask who else has committed", func(scan func(...any) error) error { return scan(&n) }, "SELECT commits FROM carillon_beside WHERE one = 1")
+		err := s.query(ctx, "read which processes have committed", func(scan func(...any) error) error { return scan(&n) }, "SELECT commits FROM carillon_beside WHERE one = 1")
 		switch {
 		case ctx.Err() != nil:
 			return nil

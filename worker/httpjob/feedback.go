@@ -114,7 +114,7 @@ func (w *work) listen(ctx context.Context) error {
 		case err != nil:
 			jobs.Log(ctx).Warn("a report cannot be read", "err", err.Error())
 		case run.Feedback == nil || run.Feedback.Attempt != w.feedback.Attempt:
-			return errors.New("another attempt has begun the work anew")
+			return errors.New("another attempt has started the work again")
 		default:
 			reports, n := run.Feedback.Since(w.state.Processed)
 			if n > w.state.Processed {

@@ -26,7 +26,7 @@ func (a *asker) editCommand() *cobra.Command {
 	var dry bool
 	c := &cobra.Command{Use: "edit <key>", Short: "Edit a job's settings", Args: one("the key of a job"),
 		Long: "Edit a job's settings. An edited field overrides the code until it is cleared. Each field has a flag; --set field=value is\n" +
-			"the same. If the job changes between the read and the edit, nothing is done and the exit code is 4.",
+			"the same. If the job changes between the read and the edit, nothing is changed and the exit code is 4.",
 		Example: lines("carillon jobs edit demo.report --schedule '0 */10 * * * *' --zone Europe/Berlin --dry-run",
 			"carillon jobs edit demo.flaky --retries 5 --retry-delay 10s --reason 'the line is bad today'",
 			"carillon jobs edit demo.flaky --set priority=10 --set tags=line,night", "carillon jobs edit demo.flaky --clear retries --clear retryDelay"),

@@ -58,7 +58,7 @@ func newJobsText(how string) string {
 
 func budgetText(r jobs.Rate) string {
 	if r.Max == 0 {
-		return "as often as like"
+		return "no rate limit"
 	}
 	return r.String() + " at most"
 }

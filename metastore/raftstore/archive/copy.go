@@ -45,7 +45,7 @@ const perCopy = 1 << 20
 // decides whether to continue without it. The archive itself works on whatever a copy meets.
 func (a *Archive) Copy(ctx context.Context, after, upTo uint64, send func([]Record) error) error {
 	if last := a.Last(); upTo > last {
-		return fmt.Errorf("copy archive %s: it goes up to %d, not to %d", a.path, last, upTo)
+		return fmt.Errorf("copy archive %s: it ends at %d, not at %d", a.path, last, upTo)
 	}
 	if err := a.Sync(); err != nil {
 		return err
