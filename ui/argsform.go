@@ -132,6 +132,7 @@ type argsForm struct {
 	Delay  string
 	Late   string // error of the delay
 	Other  bool   // there are arguments that are not in the schema
+	Here   string // path of the form
 }
 
 // Simple reports whether a form of fields can be shown instead of JSON.
@@ -256,7 +257,7 @@ func (u *UI) argsFormOf(r *http.Request, v visitor) (*argsForm, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &argsForm{visitor: v, Key: job.Key, Words: job.Definition.Policy.Description, Fields: formOf(job.Schema), AsJSON: r.FormValue("as") == "json"}
+	f := &argsForm{visitor: v, Key: job.Key, Words: job.Definition.Policy.Description, Fields: formOf(job.Schema), AsJSON: r.FormValue("as") == "json", Here: u.base + "/jobs/" + url.PathEscape(string(job.Key)) + "/run"}
 	args := []byte(job.Definition.Policy.Args)
 	if from := r.FormValue("from"); from != "" {
 		id, err := jobs.ParseID(from)

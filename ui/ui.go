@@ -131,6 +131,8 @@ func New(c Config) *UI {
 		{"POST /jobs/{key}/backfill", ops.Operator, u.backfill},
 		{"GET /new", ops.Admin, u.newHTTPPage},
 		{"POST /new", ops.Admin, u.newHTTP},
+		{"GET /jobs/{key}/new", ops.Admin, u.newJobPage},
+		{"POST /jobs/{key}/new", ops.Admin, u.newJob},
 		{"GET /jobs/{key}/edit", ops.Admin, u.editPage},
 		{"POST /jobs/{key}/edit", ops.Admin, u.edit},
 		{"POST /jobs/{key}/follow", ops.Admin, u.follow},
