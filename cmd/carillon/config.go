@@ -17,9 +17,9 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/carillon-scheduler/carillon/api"
-	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -501,7 +501,7 @@ func (c *config) readEnv(env map[string]string) {
 	sort.Strings(names)
 	for _, name := range names {
 		key, ok := known[name]
-		if meant, far := cli.Closest(name, known); !ok && far <= slip {
+		if meant, far := plain.Closest(name, known); !ok && far <= plain.Slip {
 			c.wrong("unknown environment variable %s; did you mean %s?", name, meant)
 		}
 		if key != "" {
@@ -564,7 +564,7 @@ func (c *config) readNode(path, prefix string, node *yaml.Node) {
 					known[k] = ""
 				}
 			}
-			if meant, far := cli.Closest(key, known); far <= min(2*slip, len(key)/2) { // or any short key would match
+			if meant, far := plain.Closest(key, known); far <= min(2*plain.Slip, len(key)/2) { // or any short key would match
 				c.wrong("%s:%d: unknown key %s; did you mean %s?", path, name.Line, key, meant)
 				continue
 			}
@@ -572,6 +572,3 @@ func (c *config) readNode(path, prefix string, node *yaml.Node) {
 		}
 	}
 }
-
-// slip is the edit distance of one typing mistake.
-const slip = 2

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 func newRoot(out, errs io.Writer) *cobra.Command {
@@ -58,7 +59,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 			if len(within) > 0 {
 				return usage("there is no command %q; did you mean %s?", args[0], strings.Join(within, " or "))
 			}
-			if meant, far := cli.Closest(args[0], known); far <= slip {
+			if meant, far := plain.Closest(args[0], known); far <= plain.Slip {
 				return usage("there is no command %q; did you mean %s?", args[0], meant)
 			}
 			return usage("there is no command %q; see carillon --help", args[0])

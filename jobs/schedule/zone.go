@@ -3,6 +3,8 @@ package schedule
 import (
 	"sync"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // The calendar of this package begins with 1970 and ends with 2199: firstSecond
@@ -60,7 +62,11 @@ func loadZone(name string) (*zone, *Error) {
 	}
 	file, ok := database()[name]
 	if !ok {
-		return nil, refuse("zone", 0, "%s is not a name in the time zone database", quote(name))
+		meant := ""
+		if best, far := plain.Closest(name, database()); far <= plain.Slip {
+			meant = "; did you mean " + best + "?"
+		}
+		return nil, refuse("zone", 0, "%s is not a name in the time zone database%s", quote(name), meant)
 	}
 	location, err := readLocation(name, file)
 	if err != nil {

@@ -24,6 +24,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -133,7 +134,7 @@ func wrongFlag(c *cobra.Command, err error) error {
 		for _, f := range flagName.FindAllStringSubmatch(c.Flags().FlagUsages(), -1) { // without the hidden ones
 			known[f[1]] = ""
 		}
-		if meant, far := Closest(name, known); far <= slip {
+		if meant, far := plain.Closest(name, known); far <= plain.Slip {
 			return kernel.Invalid("%s has no flag --%s; did you mean --%s?", c.CommandPath(), name, meant)
 		}
 		return kernel.Invalid("%s has no flag --%s; see %s --help", c.CommandPath(), name, c.CommandPath())
@@ -153,7 +154,7 @@ func group(use, short, example string, subs ...*cobra.Command) *cobra.Command {
 			for _, sub := range c.Commands() {
 				known[sub.Name()] = ""
 			}
-			if meant, far := Closest(args[0], known); far <= slip {
+			if meant, far := plain.Closest(args[0], known); far <= plain.Slip {
 				return kernel.Invalid("there is no command %q; did you mean %s %s?", c.CommandPath()+" "+args[0], c.CommandPath(), meant)
 			}
 			return kernel.Invalid("there is no command %q; see %s --help", c.CommandPath()+" "+args[0], c.CommandPath())

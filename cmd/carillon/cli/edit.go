@@ -127,7 +127,7 @@ func (a *asker) edit(ctx context.Context, before api.Job, etag string, e edit, r
 		return kernel.Refuse(jobs.Stale, "%s changed since revision %d was read, so nothing was done: check the job, then edit again", before.Key, before.Revision)
 	}
 	if err != nil {
-		return pointed(err, textOf(e.set["schedule"]), textOf(e.set["zone"]))
+		return pointed(err, textOf(e.set["schedule"]))
 	}
 	var after api.Job
 	if err := got.into(&after); err != nil {

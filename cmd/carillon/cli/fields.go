@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // field is an editable setting of a job. The table is derived from api.Policy, so that new settings get a flag.
@@ -71,7 +72,7 @@ func fieldOf(name string) (field, error) {
 		}
 		known[f.name] = ""
 	}
-	if meant, far := Closest(name, known); far <= slip {
+	if meant, far := plain.Closest(name, known); far <= plain.Slip {
 		return field{}, kernel.Invalid("there is no field %.40q; did you mean %s?", name, meant)
 	}
 	return field{}, kernel.Invalid("there is no field %.40q; the fields are %s", name, strings.Join(kernel.Fields(), ", "))

@@ -15,8 +15,8 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
 func (a *asker) jobsCommand() *cobra.Command {
@@ -192,7 +192,7 @@ func (a *asker) meant(ctx context.Context, key string, err error) error {
 			parts = append(parts, j.Key)
 		}
 	}
-	if best, far := Closest(key, known); far <= max(slip, len(key)/5) && far < len(key) {
+	if best, far := plain.Closest(key, known); far <= max(plain.Slip, len(key)/5) && far < len(key) {
 		parts = append([]string{best}, parts...)
 	}
 	if len(parts) == 0 {
@@ -360,7 +360,7 @@ func (a *asker) ahead(ctx context.Context, j *api.Job, n int, terms map[string]s
 		set(q, name, text)
 	}
 	if got, err = a.link.get(ctx, jobPath(string(j.Key))+"/next", q); err != nil {
-		return f, got, pointed(err, terms["schedule"], terms["zone"])
+		return f, got, pointed(err, terms["schedule"])
 	}
 	if expr := terms["schedule"]; expr != "" {
 		j.Schedule = &expr
@@ -371,25 +371,15 @@ func (a *asker) ahead(ctx context.Context, j *api.Job, n int, terms map[string]s
 	return f, got, got.into(&f)
 }
 
-// pointed marks the position of an error in a schedule (if it is ASCII, so that columns match) and suggests the
-// nearest time zone.
-func pointed(err error, expr, zone string) error {
+// pointed marks the position of an error in a schedule, if it is ASCII, so that columns match.
+func pointed(err error, expr string) error {
 	r, ok := errors.AsType[*refused](err)
 	if !ok {
 		return err
 	}
-	plain := expr != "" && len(expr) <= 100 && !strings.ContainsFunc(expr, func(r rune) bool { return r < ' ' || r > '~' })
+	ascii := expr != "" && len(expr) <= 100 && !strings.ContainsFunc(expr, func(r rune) bool { return r < ' ' || r > '~' })
 	for _, f := range r.Errors {
-		if strings.HasSuffix(f.Location, ".zone") && zone != "" {
-			known := map[string]string{}
-			for _, name := range schedule.Zones() {
-				known[name] = ""
-			}
-			if meant, far := Closest(zone, known); far <= slip {
-				return kernel.Refuse(r.code, "%s; did you mean %s?", r.text, meant)
-			}
-		}
-		if plain && strings.HasSuffix(f.Location, ".schedule") && f.Offset != nil && *f.Offset <= len(expr) {
+		if ascii && strings.HasSuffix(f.Location, ".schedule") && f.Offset != nil && *f.Offset <= len(expr) {
 			return kernel.Refuse(r.code, "%s\n  %s\n  %s^", r.text, expr, strings.Repeat(" ", *f.Offset))
 		}
 	}

@@ -138,7 +138,7 @@ func (a *asker) jobsCreate() *cobra.Command {
 			body["key"], body["kind"], body["app"] = args[0], kind, app
 			got, err := a.link.do(ctx, request{method: "POST", path: "/jobs", reason: reason, body: body})
 			if err != nil {
-				return pointed(err, textOf(e.set["schedule"]), textOf(e.set["zone"]))
+				return pointed(err, textOf(e.set["schedule"]))
 			}
 			var j api.Job
 			if err := got.into(&j); err != nil {

@@ -1,10 +1,10 @@
-package cli
+package plain
 
-// slip is the edit distance of one typing mistake.
-const slip = 2
+// Slip is the edit distance of one typing mistake.
+const Slip = 2
 
 // Closest returns the nearest known name and its edit distance.
-func Closest(text string, known map[string]string) (best string, least int) {
+func Closest[V any](text string, known map[string]V) (best string, least int) {
 	least = len(text) + 1
 	for name := range known {
 		if d := distance(text, name); d < least || d == least && name < best {
