@@ -112,11 +112,14 @@ type RunQuery struct {
 	Parent jobs.ID
 	Origin kernel.Origin
 	Cause  kernel.Cause
-	Code   string    // of the last attempt's failure
-	From   time.Time // created at or after
-	To     time.Time // created before
-	Cursor string    // Page.Next of the page before
-	Limit  int       // 1 to MaxPage; 0 = 50
+	Code   string     // of the last attempt's failure
+	App    string     // of the job when the run was created
+	Match  string     // a pattern of job keys (see CheckMatch)
+	Jobs   []jobs.Key // of one of these jobs, sorted; nil = of all
+	From   time.Time  // created at or after
+	To     time.Time  // created before
+	Cursor string     // Page.Next of the page before
+	Limit  int        // 1 to MaxPage; 0 = 50
 }
 
 // MaxPage is the most rows in a page.

@@ -1,6 +1,8 @@
 package metastore
 
 import (
+	"path"
+	"slices"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -14,8 +16,30 @@ func (q *RunQuery) Matches(run *kernel.Run) bool {
 		(q.Origin == "" || run.Origin == q.Origin) &&
 		(q.Cause == "" || run.Cause == q.Cause) &&
 		(q.Code == "" || run.Code() == q.Code) &&
+		(q.App == "" || run.App == q.App) &&
+		(q.Match == "" || MatchesKey(q.Match, run.Key)) &&
+		(q.Jobs == nil || among(q.Jobs, run.Key)) &&
 		(q.From.IsZero() || !run.Created.Before(q.From)) &&
 		(q.To.IsZero() || run.Created.Before(q.To))
+}
+
+// CheckMatch checks a pattern of job keys, in which * is any text, ? any character, and [a-c] one of some: billing.*
+func CheckMatch(pattern string) error {
+	if _, err := path.Match(pattern, ""); err != nil || len(pattern) > 200 {
+		return kernel.Invalid("invalid match %.40q: want a pattern of keys such as billing.*, of at most 200 characters", pattern)
+	}
+	return nil
+}
+
+// MatchesKey reports whether a key matches a pattern that CheckMatch accepts.
+func MatchesKey(pattern string, key jobs.Key) bool {
+	ok, _ := path.Match(pattern, string(key))
+	return ok
+}
+
+func among(sorted []jobs.Key, key jobs.Key) bool {
+	_, found := slices.BinarySearch(sorted, key)
+	return found
 }
 
 // Past reports that a list of ended runs, last ended first, has no match behind this run: what ended earlier was

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -30,6 +29,7 @@ type JobQuery struct {
 	App    string
 	Text   string      // part of the key, the name, the description or a tag, case-insensitive
 	Tag    string      // one of its tags
+	Match  string      // a pattern of keys, such as billing.*
 	Kind   kernel.Kind // 0 = both
 	Paused *bool       // only those that are paused now, or only the others
 	After  jobs.Key    // page: keys after this one
@@ -45,13 +45,12 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err := checkNext(q.Next); err != nil {
 		return nil, false, err
 	}
-	if err := kernel.CheckText("job key", string(q.After)); err != nil {
+	if err := errors.Join(kernel.CheckText("job key", string(q.After)), metastore.CheckMatch(q.Match)); err != nil {
 		return nil, false, err
 	}
 	// One row beyond the limit shows whether a page follows. A search reads all jobs: they are few.
 	query := metastore.DefinitionQuery{Tenant: who.tenant(), App: q.App, After: q.After}
-	filtered := q.Text != "" || q.Tag != "" || q.Kind != 0 || q.Paused != nil
-	if q.Limit > 0 && !filtered {
+	if all := (JobQuery{App: q.App, After: q.After, Limit: q.Limit, Next: q.Next}); q.Limit > 0 && q == all {
 		query.Limit = q.Limit + 1
 	}
 	rows, err := o.store.Definitions(ctx, query)
@@ -62,9 +61,8 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err != nil {
 		return nil, false, err
 	}
-	now := o.Now()
 	for _, d := range rows {
-		if q.Text != "" && !mentions(d, q.Text) || q.Tag != "" && !slices.Contains(d.Policy.Tags, q.Tag) || q.Kind != 0 && d.Kind != q.Kind || q.Paused != nil && paused(d, now) != *q.Paused {
+		if !q.selects(o, d) {
 			continue
 		}
 		if q.Limit > 0 && len(list) == q.Limit {

@@ -21,7 +21,7 @@ func (o *Ops) Runs(ctx context.Context, who Who, q metastore.RunQuery) (metastor
 			return metastore.Page{}, err
 		}
 	}
-	if err := kernel.CheckText("worker", q.Worker); err != nil {
+	if err := errors.Join(kernel.CheckText("worker", q.Worker), kernel.CheckText("app", q.App), metastore.CheckMatch(q.Match)); err != nil {
 		return metastore.Page{}, err
 	}
 	q.Tenant = who.tenant()

@@ -377,7 +377,8 @@ func part[R kernel.Row](rows []R, limit int) ([]byte, error) {
 // next begins.
 func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]byte, error) {
 	want := metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent,
-		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit}
+		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
+		App: q.App, Match: q.Match, Jobs: q.Keys}
 	for {
 		page, err := s.store.Runs(ctx, want)
 		if err != nil {

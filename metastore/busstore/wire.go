@@ -71,6 +71,7 @@ type question struct {
 	Cursor string        `json:"cursor,omitzero"`
 	Cause  kernel.Cause  `json:"cause,omitzero"`
 	Code   string        `json:"code,omitzero"`
+	Match  string        `json:"match,omitzero"`
 	Name   string        `json:"name,omitzero"` // the id of a token or a session, or a payer
 	Target string        `json:"target,omitzero"`
 	Actor  string        `json:"actor,omitzero"`

@@ -191,6 +191,7 @@ func dump(t *testing.T, h Harness) []string {
 			{Cause: kernel.ByPause}, {State: jobs.Failed, Cause: kernel.ByError}, {Cause: kernel.ByTimeout}, {State: jobs.Terminated, Cause: kernel.ByPoison},
 			{}, {State: jobs.Failed}, {State: jobs.Terminated}, {State: jobs.Succeeded}, {Job: "free"}, {Job: "shared"}, {Worker: "w1"},
 			{Job: "single", State: jobs.Enqueued}, {Origin: kernel.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
+			{App: "app"}, {Match: "s*"}, {Match: "*", State: jobs.Terminated}, {Jobs: []jobs.Key{"free", "single"}}, {Jobs: []jobs.Key{}},
 		} {
 			q.Tenant, q.Limit = tenant, 7
 			lines = append(lines, pages(t, h.Store, q)...)

@@ -60,7 +60,13 @@ func showHistory(tl *telling, w words) string {
 
 func showRuns(tl *telling, w words) string {
 	q := metastore.RunQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0))}
-	q.Cause = kernel.Cause(w.value["cause"])
+	q.Cause, q.App, q.Match = kernel.Cause(w.value["cause"]), w.value["app"], w.value["match"]
+	if list, ok := w.value["jobs"]; ok {
+		q.Jobs = []jobs.Key{}
+		for _, key := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {
+			q.Jobs = append(q.Jobs, jobs.Key(key))
+		}
+	}
 	if s := w.value["state"]; s != "" {
 		q.State, _ = kernel.ParseState(s)
 	}

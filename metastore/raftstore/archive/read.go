@@ -230,12 +230,12 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 	return false, nil
 }
 
-// match is the run if the query selects it, or nil. The label answers all filters but the cause and the code, for
+// match is the run if the query selects it, or nil. The label answers all filters but cause, code and app, for
 // which the row of a run that passes the others is decoded.
 func (w *walk) match(sketch *kernel.Run, number uint64, record []byte) (*kernel.Run, error) {
 	q := *w.query
 	if record != nil {
-		q.Cause, q.Code = "", ""
+		q.Cause, q.Code, q.App = "", "", ""
 	}
 	if !q.Matches(sketch) {
 		return nil, nil

@@ -1,0 +1,82 @@
+package ops
+
+import (
+	"context"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// RunFilter selects runs: the store's filter, and what definitions know.
+type RunFilter struct {
+	metastore.RunQuery
+	Tag string // a tag that their jobs have now
+}
+
+// maxTagged is how many jobs with a tag a list of runs may have: the query names them.
+const maxTagged = 5_000
+
+// Any reports whether it filters at all.
+func (f *RunFilter) Any() bool {
+	q := &f.RunQuery
+	return q.Job != "" || q.State != kernel.New || q.Worker != "" || !q.Parent.IsZero() || q.Origin != "" || q.Cause != "" || q.Code != "" ||
+		q.App != "" || q.Match != "" || f.Tag != "" || !q.From.IsZero()
+}
+
+// FilterRuns lists runs as [Ops.Runs] does, with a filter that also knows tags.
+func (o *Ops) FilterRuns(ctx context.Context, who Who, f RunFilter) (metastore.Page, error) {
+	q, err := o.runQuery(ctx, who, f)
+	if err != nil {
+		return metastore.Page{}, err
+	}
+	return o.Runs(ctx, who, q)
+}
+
+// runQuery resolves a filter to one that the store knows.
+func (o *Ops) runQuery(ctx context.Context, who Who, f RunFilter) (metastore.RunQuery, error) {
+	q := f.RunQuery
+	if f.Tag == "" {
+		return q, nil
+	}
+	list, err := o.selected(ctx, who, JobQuery{App: q.App, Match: q.Match, Tag: f.Tag})
+	if err != nil {
+		return q, err
+	}
+	if len(list) > maxTagged {
+		return q, kernel.Invalid("%d jobs have the tag %.40q: narrow the list by app or match to at most %d jobs", len(list), f.Tag, maxTagged)
+	}
+	q.Jobs = make([]jobs.Key, len(list))
+	for i, d := range list {
+		q.Jobs[i] = d.Key
+	}
+	slices.Sort(q.Jobs)
+	if len(list) == 1 && q.Job == "" { // which has an index
+		q.Job, q.Jobs = list[0].Key, nil
+	}
+	return q, nil
+}
+
+// Any reports whether it filters at all.
+func (q *JobQuery) Any() bool {
+	return q.App != "" || q.Text != "" || q.Tag != "" || q.Match != "" || q.Kind != 0 || q.Paused != nil
+}
+
+// selects reports whether a job passes the filters that the store does not know.
+func (q *JobQuery) selects(o *Ops, d *kernel.Definition) bool {
+	return (q.Text == "" || mentions(d, q.Text)) && (q.Tag == "" || slices.Contains(d.Policy.Tags, q.Tag)) && (q.Kind == 0 || d.Kind == q.Kind) &&
+		(q.Match == "" || metastore.MatchesKey(q.Match, d.Key)) && (q.Paused == nil || paused(d, o.Now()) == *q.Paused)
+}
+
+// selected lists the jobs that a filter selects, by key. Its page is not obeyed.
+func (o *Ops) selected(ctx context.Context, who Who, q JobQuery) ([]*kernel.Definition, error) {
+	if err := metastore.CheckMatch(q.Match); err != nil {
+		return nil, err
+	}
+	rows, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant(), App: q.App})
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(d *kernel.Definition) bool { return !q.selects(o, d) }), nil
+}
