@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -19,7 +18,7 @@ import (
 const sealLen = 16
 
 // sealed returns a cursor as clients see it; "" stays "".
-func (a *API) sealed(ctx context.Context, q *metastore.RunQuery, cursor string) (string, error) {
+func (a *API) sealed(ctx context.Context, q *ops.RunFilter, cursor string) (string, error) {
 	if cursor == "" {
 		return "", nil
 	}
@@ -31,7 +30,7 @@ func (a *API) sealed(ctx context.Context, q *metastore.RunQuery, cursor string) 
 }
 
 // unsealed returns the store's cursor within one that a client sent.
-func (a *API) unsealed(ctx context.Context, q *metastore.RunQuery, text string) (string, error) {
+func (a *API) unsealed(ctx context.Context, q *ops.RunFilter, text string) (string, error) {
 	if text == "" {
 		return "", nil
 	}
@@ -47,8 +46,8 @@ func (a *API) unsealed(ctx context.Context, q *metastore.RunQuery, text string) 
 		Fault{Location: "query.cursor", Message: "send the value of next, with the same filters"})
 }
 
-func seal(key []byte, asker ops.Who, q *metastore.RunQuery, cursor string) []byte {
+func seal(key []byte, asker ops.Who, q *ops.RunFilter, cursor string) []byte {
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%q %q %d %q %s %q %d %d %q %q", asker.Tenant, q.Job, q.State, q.Worker, q.Parent, q.Origin, q.From.UnixNano(), q.To.UnixNano(), q.Code, cursor)
+	fmt.Fprintf(mac, "%q %q %d %q %s %q %d %d %q %q %q %q %q", asker.Tenant, q.Job, q.State, q.Worker, q.Parent, q.Origin, q.From.UnixNano(), q.To.UnixNano(), q.Code, q.App, q.Match, q.Tag, cursor)
 	return mac.Sum(nil)[:sealLen]
 }

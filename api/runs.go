@@ -113,6 +113,9 @@ type listInput struct {
 	Parent string    `query:"parent" format:"uuid"`
 	Origin string    `query:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
 	Code   string    `query:"code" maxLength:"64" doc:"Error code of the last attempt."`
+	App    string    `query:"app" maxLength:"200" doc:"Runs of this worker group."`
+	Tag    string    `query:"tag" maxLength:"200" doc:"Runs whose job has this tag now."`
+	Match  string    `query:"match" maxLength:"200" doc:"Runs whose job has a key that matches; * is any text." example:"billing.*"`
 	From   time.Time `query:"from" doc:"Created at or after."`
 	To     time.Time `query:"to" doc:"Created before."`
 	Cursor string    `query:"cursor" maxLength:"1000" doc:"The value of next of the previous page."`
@@ -159,6 +162,7 @@ func (a *API) routeRuns() {
 	register(a, ops.Operator, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
 		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger)
 	a.routeBulk()
+	a.routeMany()
 	register(a, ops.Viewer, huma.Operation{OperationID: "list-runs", Method: http.MethodGet, Path: "/runs", Tags: tags, Summary: "List runs",
 		Description: "Live runs first, newest first, then finished ones, latest first."}, a.list)
 	register(a, ops.Viewer, huma.Operation{OperationID: "get-run", Method: http.MethodGet, Path: "/runs/{id}", Tags: tags, Summary: "Read a run"},
@@ -218,8 +222,8 @@ func (a *API) trigger(ctx context.Context, in *triggerInput) (*runAnswer, error)
 }
 
 func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList }, error) {
-	q := metastore.RunQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: kernel.Origin(in.Origin), Code: in.Code,
-		From: kernel.Instant(in.From), To: kernel.Instant(in.To), Limit: in.Limit}
+	q := ops.RunFilter{Tag: in.Tag, RunQuery: metastore.RunQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: kernel.Origin(in.Origin), Code: in.Code,
+		App: in.App, Match: in.Match, From: kernel.Instant(in.From), To: kernel.Instant(in.To), Limit: in.Limit}}
 	var err error
 	if in.State != "" {
 		if q.State, err = kernel.ParseState(string(in.State)); err != nil {
@@ -234,7 +238,7 @@ func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList },
 	if q.Cursor, err = a.unsealed(ctx, &q, in.Cursor); err != nil {
 		return nil, err
 	}
-	page, err := a.ops.Runs(ctx, who(ctx), q)
+	page, err := a.ops.FilterRuns(ctx, who(ctx), q)
 	if err != nil {
 		return nil, err
 	}

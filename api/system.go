@@ -137,25 +137,65 @@ func (a *API) routeSystem() {
 			}
 			return &struct{ Body workerList }{out}, nil
 		})
+	register(a, ops.Viewer, huma.Operation{OperationID: "list-apps", Method: http.MethodGet, Path: "/apps", Tags: tags, Summary: "List apps (worker groups)"}, a.apps)
 	for verb, on := range map[string]bool{"drain": true, "resume": false} {
+		appSummary := map[bool]string{true: "Drain the workers of an app", false: "Resume the drained workers of an app"}[on]
+		register(a, ops.Operator, huma.Operation{OperationID: verb + "-app", Method: http.MethodPost, Path: "/apps/{name}/" + verb, Tags: tags, Summary: appSummary,
+			Description: "Its online workers: those that come online later are not drained. To pause its jobs: /bulk/jobs/pause."},
+			func(ctx context.Context, in *workerPath) (*struct{ Body workerList }, error) {
+				return a.drained(ctx, in, on, a.ops.DrainApp)
+			})
 		summary := map[bool]string{true: "Drain a worker", false: "Resume a drained worker"}[on]
 		register(a, ops.Operator, huma.Operation{OperationID: verb + "-worker", Method: http.MethodPost, Path: "/workers/{name}/" + verb, Tags: tags, Summary: summary,
 			Description: "The worker of this name, or all processes with a configured name. A drained worker finishes its runs, and stays."},
 			func(ctx context.Context, in *workerPath) (*struct{ Body workerList }, error) {
-				asker := who(ctx)
-				asker.Reason = in.Reason
-				drained, err := a.ops.Drain(ctx, asker, in.Name, on)
-				if err != nil {
-					return nil, err
-				}
-				out := workerList{Items: []Worker{}}
-				for _, w := range drained {
-					out.Items = append(out.Items, workerOf(w))
-				}
-				return &struct{ Body workerList }{out}, nil
+				return a.drained(ctx, in, on, a.ops.Drain)
 			})
 	}
 	register(a, ops.Viewer, huma.Operation{OperationID: "overview", Method: http.MethodGet, Path: "/overview", Tags: tags, Summary: "Show the overview"}, a.overview)
+}
+
+// drained drains workers, or resumes them, by a verb.
+func (a *API) drained(ctx context.Context, in *workerPath, on bool, verb func(context.Context, ops.Who, string, bool) ([]ops.Worker, error)) (*struct{ Body workerList }, error) {
+	asker := who(ctx)
+	asker.Reason = in.Reason
+	drained, err := verb(ctx, asker, in.Name, on)
+	if err != nil {
+		return nil, err
+	}
+	out := workerList{Items: []Worker{}}
+	for _, w := range drained {
+		out.Items = append(out.Items, workerOf(w))
+	}
+	return &struct{ Body workerList }{out}, nil
+}
+
+// App is a worker group: its jobs and its online workers.
+type App struct {
+	Name     string `json:"name"`
+	Jobs     int    `json:"jobs"`
+	Paused   int    `json:"paused,omitempty" doc:"Paused jobs."`
+	Disabled int    `json:"disabled,omitempty" doc:"Disabled jobs."`
+	Workers  int    `json:"workers" doc:"Online workers."`
+	Drained  int    `json:"drained,omitempty" doc:"Drained workers."`
+	Slots    int    `json:"slots" doc:"Slots of its workers; 0 = no limit, or no workers."`
+	Running  int    `json:"running" doc:"Attempts that run on its workers."`
+}
+
+type appList struct {
+	Items []App `json:"items" nullable:"false"`
+}
+
+func (a *API) apps(ctx context.Context, _ *none) (*struct{ Body appList }, error) {
+	list, err := a.ops.Apps(ctx, who(ctx))
+	if err != nil {
+		return nil, err
+	}
+	out := appList{Items: make([]App, len(list))}
+	for i, app := range list {
+		out.Items[i] = App(app)
+	}
+	return &struct{ Body appList }{out}, nil
 }
 
 func (a *API) configure(ctx context.Context, in *configureInput) (*struct{ Body Settings }, error) {

@@ -11,10 +11,28 @@ import (
 // Drain drains workers, or resumes drained ones: the one of this name, or all processes with a configured name. It
 // returns these workers. A drained worker finishes its runs, and stays.
 func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worker, error) {
+	drained, err := o.drain(ctx, who, on, func(w Worker) bool { return w.Name == name || w.Label == name })
+	if err == nil && len(drained) == 0 {
+		err = kernel.Refuse(jobs.NotFound, "no online worker is named %.60q", name)
+	}
+	return drained, err
+}
+
+// DrainApp drains the online workers of an app, or resumes drained ones. It returns these workers. Those that come
+// online later are not drained.
+func (o *Ops) DrainApp(ctx context.Context, who Who, app string, on bool) ([]Worker, error) {
+	drained, err := o.drain(ctx, who, on, func(w Worker) bool { return w.App == app })
+	if err == nil && len(drained) == 0 {
+		err = kernel.Refuse(jobs.NotFound, "app %.60q has no online worker", app)
+	}
+	return drained, err
+}
+
+func (o *Ops) drain(ctx context.Context, who Who, on bool, selected func(Worker) bool) ([]Worker, error) {
 	var drained []Worker
 	n := 0 // commands that succeeded
 	for _, w := range o.live.Workers(who.tenant()) {
-		if w.Name != name && w.Label != name {
+		if !selected(w) {
 			continue
 		}
 		if w.Drained != on {
@@ -29,9 +47,6 @@ func (o *Ops) Drain(ctx context.Context, who Who, name string, on bool) ([]Worke
 			w.Drained = on
 		}
 		drained = append(drained, w)
-	}
-	if len(drained) == 0 {
-		return nil, kernel.Refuse(jobs.NotFound, "no online worker is named %.60q", name)
 	}
 	return drained, nil
 }

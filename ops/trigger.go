@@ -96,29 +96,34 @@ func (o *Ops) envelopes(ctx context.Context, who Who, requests []kernel.Create) 
 	traced := trace.Inject(ctx)
 	batch := make([]kernel.Envelope, len(requests))
 	for i, request := range requests {
-		if request.ID.IsZero() {
-			request.ID = jobs.NewID(o.now())
-		}
 		if request.Trace == "" {
 			request.Trace = traced
 		}
-		if err := request.Check(); err != nil {
+		var err error
+		if batch[i], err = o.wrap(ctx, who, request, known); err != nil {
 			return nil, &ItemError{Index: i, Err: err}
 		}
-		if ahead := request.Due.Sub(o.Now()); ahead > kernel.MaxDelay {
-			return nil, &ItemError{Index: i, Err: kernel.Invalid("due time %s is more than 5 years ahead", request.Due.Format("2006-01-02T15:04:05Z07:00"))}
-		}
-		of, looked := known[request.Key]
-		if !looked {
-			of = o.target(ctx, who, request.Key)
-			known[request.Key] = of
-		}
-		if err := o.takes(of, request.Args); err != nil {
-			return nil, &ItemError{Index: i, Err: err}
-		}
-		batch[i] = o.envelope(who, request)
 	}
 	return batch, nil
+}
+
+// wrap checks a request and wraps it in an envelope. known caches the jobs of earlier requests.
+func (o *Ops) wrap(ctx context.Context, who Who, request kernel.Create, known map[jobs.Key]target) (env kernel.Envelope, err error) {
+	if request.ID.IsZero() {
+		request.ID = jobs.NewID(o.now())
+	}
+	if err := request.Check(); err != nil {
+		return env, err
+	}
+	if ahead := request.Due.Sub(o.Now()); ahead > kernel.MaxDelay {
+		return env, kernel.Invalid("due time %s is more than 5 years ahead", request.Due.Format("2006-01-02T15:04:05Z07:00"))
+	}
+	of, looked := known[request.Key]
+	if !looked {
+		of = o.target(ctx, who, request.Key)
+		known[request.Key] = of
+	}
+	return o.envelope(who, request), o.takes(of, request.Args)
 }
 
 // target is a job that runs are requested of: why it accepts none, and the check of their arguments.
@@ -188,9 +193,14 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 	case kernel.SystemKey(run.Key) && !bytes.Equal(args, run.Args):
 		return Created{}, kernel.Refuse(jobs.Forbidden, "run %s belongs to the scheduler: it can be run again with its own arguments only", id)
 	}
-	request := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: id, Idempotency: idempotency}
+	return o.Trigger(ctx, who, again(run, args, idempotency))
+}
+
+// again is the request of a new run with arguments, after a finished one.
+func again(run *kernel.Run, args []byte, idempotency string) kernel.Create {
+	request := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: run.ID, Idempotency: idempotency}
 	if p := run.Place; p != nil && p.Total > 0 { // one run of a broadcast: only it, with the same part of the work
 		request.Index, request.Total, request.Pin = p.Index, p.Total, run.Worker
 	}
-	return o.Trigger(ctx, who, request)
+	return request
 }

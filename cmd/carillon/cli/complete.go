@@ -82,7 +82,7 @@ func (a *asker) completeKeys(c *cobra.Command, args []string, begun string) ([]s
 func (a *asker) completeRuns(over bool) completion {
 	return func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
 		var all struct{ Items []api.Run }
-		if len(args) > 0 && !strings.HasSuffix(c.Use, "...") || !a.asked(c, "/runs", url.Values{"limit": {"100"}}, &all) {
+		if len(args) > 0 && !strings.Contains(c.Use, "...") || !a.asked(c, "/runs", url.Values{"limit": {"100"}}, &all) {
 			return nil, noFiles
 		}
 		var ids []string

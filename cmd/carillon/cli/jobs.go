@@ -75,7 +75,7 @@ func decoded[T any](items []json.RawMessage) ([]T, error) {
 }
 
 func (a *asker) jobsList() *cobra.Command {
-	var app, text, kind string
+	var app, tag, match, text, kind string
 	var paused bool
 	var every watch
 	var c *cobra.Command
@@ -84,7 +84,9 @@ func (a *asker) jobsList() *cobra.Command {
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
 				q := url.Values{}
-				set(q, "app", app)
+				for name, text := range map[string]string{"app": app, "tag": tag, "match": match} {
+					set(q, name, text)
+				}
 				set(q, "q", text)
 				set(q, "kind", kind)
 				if c.Flags().Changed("paused") {
@@ -107,6 +109,8 @@ func (a *asker) jobsList() *cobra.Command {
 			})
 		})}
 	c.Flags().StringVar(&app, "app", "", "only jobs of this app (worker group)")
+	c.Flags().StringVar(&tag, "tag", "", "only jobs with this tag")
+	c.Flags().StringVar(&match, "match", "", "only jobs whose key matches, such as 'billing.*'")
 	c.Flags().StringVar(&text, "search", "", "part of the key, the name, the description or a tag")
 	c.Flags().StringVar(&kind, "kind", "", "only recurring or only triggered jobs")
 	c.Flags().BoolVar(&paused, "paused", false, "only paused jobs; --paused=false: only the others")
@@ -388,9 +392,10 @@ func pointed(err error, expr string) error {
 
 func (a *asker) jobsPause() *cobra.Command {
 	var reason, until string
+	var m manyFlags
 	c := &cobra.Command{Use: "pause <key>", Short: "Pause a job", Args: one("the key of a job"),
 		Long:    "Pause a job until it is resumed, or until a time: its due times get no run, and runs that programs request wait. Runs that\nusers request start.\n\nA time is " + momentHelp + ".",
-		Example: lines("carillon jobs pause demo.chime --reason 'too loud'", "carillon jobs pause demo.chime --until 'monday 09:00'", "carillon jobs pause demo.chime --until 2h"),
+		Example: lines("carillon jobs pause demo.chime --reason 'too loud'", "carillon jobs pause demo.chime --until 'monday 09:00'", "carillon jobs pause demo.chime --until 2h", "carillon jobs pause --app billing --dry-run"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{}
 			if reason != "" {
@@ -403,6 +408,10 @@ func (a *asker) jobsPause() *cobra.Command {
 				}
 				body["until"] = t
 			}
+			if m.given() {
+				delete(body, "reason")
+				return a.many(ctx, &m, "jobs/pause", "pause", "paused", reason, body)
+			}
 			return a.change(ctx, args[0], "pause", body, func(p *page, j *api.ResumedJob) {
 				if j.Paused != nil && j.Paused.Until != nil {
 					p.line("%s is paused until %s", j.Key, p.moment(j.Paused.Until))
@@ -414,15 +423,17 @@ func (a *asker) jobsPause() *cobra.Command {
 	c.Flags().StringVar(&reason, "reason", "", "reason, shown with the job")
 	c.Flags().StringVar(&until, "until", "", "end of the pause, such as 2h, tomorrow or monday")
 	complete(c, "until", choices("30m", "2h", "tomorrow", "monday"))
+	m.addFlags(a, c, "jobs", "app", "tag", "match", "kind")
 	return c
 }
 
 func (a *asker) jobsResume() *cobra.Command {
 	var held, missed string
 	var parallel int
+	var m manyFlags
 	c := &cobra.Command{Use: "resume <key>", Short: "Resume a paused job", Args: one("the key of a job"),
 		Long:    "Resume a paused job. Due times of a recurring job that passed during the pause get no run, unless --missed is given.",
-		Example: lines("carillon jobs resume demo.chime", "carillon jobs resume demo.chime --missed once", "carillon jobs resume demo.greet --held discard"),
+		Example: lines("carillon jobs resume demo.chime", "carillon jobs resume demo.chime --missed once", "carillon jobs resume demo.greet --held discard", "carillon jobs resume --tag billing --yes"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{}
 			for name, choice := range map[string]string{"held": held, "missed": missed} {
@@ -432,6 +443,9 @@ func (a *asker) jobsResume() *cobra.Command {
 			}
 			if parallel > 0 {
 				body["parallel"] = parallel
+			}
+			if m.given() {
+				return a.many(ctx, &m, "jobs/resume", "resume", "resumed", "", body)
 			}
 			return a.change(ctx, args[0], "resume", body, func(p *page, j *api.ResumedJob) {
 				p.line("%s is %s", j.Key, p.state(standing(&j.Job)))
@@ -449,6 +463,7 @@ func (a *asker) jobsResume() *cobra.Command {
 	complete(c, "missed", choices("skip", "once", "replay"))
 	c.Flags().StringVar(&held, "held", "", "waiting runs of a triggered job: release (the default) or discard")
 	complete(c, "held", choices("release", "discard"))
+	m.addFlags(a, c, "jobs", "app", "tag", "match", "kind")
 	return c
 }
 
@@ -468,11 +483,23 @@ func (a *asker) change(ctx context.Context, key, verb string, body any, text fun
 func (a *asker) jobsDelete() *cobra.Command {
 	var fate, reason string
 	var sure, family bool
+	var m manyFlags
 	c := &cobra.Command{Use: "delete <key>", Short: "Delete a job", Args: one("the key of a job"),
 		Long: "Delete a job. Its finished runs stay in the history; --runs decides about live ones: cancel them, or let them finish.\n" +
 			"A worker that still has the job in its code registers it again when it starts.",
-		Example: lines("carillon jobs delete billing.old", "carillon jobs delete billing.old --runs finish --yes"),
+		Example: lines("carillon jobs delete billing.old", "carillon jobs delete billing.old --runs finish --yes", "carillon jobs delete --match 'old.*' --runs cancel"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
+			if m.given() {
+				if family {
+					return kernel.Invalid("--family needs the key of a job")
+				}
+				m.sure = sure
+				body := map[string]any{}
+				if fate != "" {
+					body["runs"] = fate
+				}
+				return a.many(ctx, &m, "jobs/delete", "delete", "deleted", reason, body)
+			}
 			j, got, err := a.job(ctx, args[0])
 			if err != nil {
 				return err
@@ -520,6 +547,7 @@ func (a *asker) jobsDelete() *cobra.Command {
 	c.Flags().StringVar(&reason, "reason", "", "reason, recorded in the audit log")
 	c.Flags().BoolVar(&sure, "yes", false, "do not ask for confirmation")
 	complete(c, "runs", choices("cancel", "finish"))
+	m.addFlags(a, c, "jobs", "app", "tag", "match", "kind")
 	return c
 }
 

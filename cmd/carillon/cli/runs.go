@@ -46,7 +46,7 @@ func stateOf(text string) (string, error) {
 }
 
 func (a *asker) runsList() *cobra.Command {
-	var job, state, worker, origin, code, parent, since, cursor string
+	var job, app, tag, match, state, worker, origin, code, parent, since, cursor string
 	var limit int
 	var every watch
 	c := &cobra.Command{Use: "list", Short: "List live runs, then finished ones, newest first", Args: none,
@@ -60,7 +60,7 @@ func (a *asker) runsList() *cobra.Command {
 				return err
 			}
 			q := url.Values{}
-			for name, text := range map[string]string{"job": job, "state": state, "worker": worker, "origin": origin, "code": code, "parent": parent, "cursor": cursor} {
+			for name, text := range map[string]string{"job": job, "app": app, "tag": tag, "match": match, "state": state, "worker": worker, "origin": origin, "code": code, "parent": parent, "cursor": cursor} {
 				set(q, name, text)
 			}
 			if since != "" {
@@ -93,6 +93,9 @@ func (a *asker) runsList() *cobra.Command {
 		})}
 	f := c.Flags()
 	f.StringVar(&job, "job", "", "only runs of this job")
+	f.StringVar(&app, "app", "", "only runs of this app (worker group)")
+	f.StringVar(&tag, "tag", "", "only runs whose job has this tag now")
+	f.StringVar(&match, "match", "", "only runs whose job key matches, such as 'billing.*'")
 	f.StringVar(&state, "state", "", "only runs in this state, such as Processing or Terminated")
 	f.StringVar(&worker, "worker", "", "only runs on this worker")
 	f.StringVar(&code, "code", "", "only runs whose last attempt failed with this code")
@@ -310,10 +313,14 @@ func movesTable(p *page, moves []api.Move) {
 
 func (a *asker) runsCancel() *cobra.Command {
 	var reason string
+	var m manyFlags
 	c := &cobra.Command{Use: "cancel <run>...", Short: "Cancel runs", Args: counted("the ID of a run", 1, 1000),
 		Long:    "Cancel runs. A run on a worker becomes Cancelled at once, and the context of its handler ends. If one run cannot be cancelled, the others still are.",
-		Example: lines("carillon runs cancel 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --reason 'wrong customer'", "carillon runs list --job demo.relay --state scheduled -o name | xargs carillon runs cancel"),
+		Example: lines("carillon runs cancel 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --reason 'wrong customer'", "carillon runs cancel --job demo.relay --state scheduled --dry-run", "carillon runs cancel --app billing --yes"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
+			if m.given() {
+				return a.many(ctx, &m, "runs/cancel", "cancel", "cancelled", reason, map[string]any{})
+			}
 			for _, id := range args {
 				if _, err := runID(id); err != nil {
 					return err
@@ -339,5 +346,6 @@ func (a *asker) runsCancel() *cobra.Command {
 			return errors.Join(errs...)
 		}), ValidArgsFunction: a.completeRuns(false)}
 	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the runs")
+	m.addFlags(a, c, "live runs", "job", "app", "tag", "match", "state", "worker", "code", "origin", "since")
 	return c
 }

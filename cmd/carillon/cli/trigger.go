@@ -29,12 +29,13 @@ type triggerFlags struct {
 
 func (a *asker) triggerCommand() *cobra.Command {
 	var w triggerFlags
+	var m manyFlags
 	c := &cobra.Command{Use: "trigger <key>", Short: "Start a run of a job", Args: one("the key of a job"),
 		Long: "Start a run of a job, now or later. The request is idempotent: it has a random key, or the one of --idempotency-key. With\n" +
 			"--wait or --follow the exit code is that of the run: 0 succeeded, 10 failed, 11 cancelled, 12 skipped,\n" +
 			"124 --wait-timeout expired.\n\nA time for --at is " + momentHelp + ".",
 		Example: lines("carillon jobs trigger demo.greet --args '{\"name\":\"Ann\"}' --follow", "carillon jobs trigger demo.greet --args-file greeting.json --in 30m",
-			"echo '{\"name\":\"Ann\"}' | carillon jobs trigger demo.greet --args - --wait -o json", "carillon jobs trigger demo.greet --at 2026-11-30T09:00:00+01:00 --unique ann"),
+			"echo '{\"name\":\"Ann\"}' | carillon jobs trigger demo.greet --args - --wait -o json", "carillon jobs trigger demo.greet --at 2026-11-30T09:00:00+01:00 --unique ann", "carillon jobs trigger --tag nightly --dry-run"),
 		ValidArgsFunction: a.completeKeys}
 	f := c.Flags()
 	f.StringVar(&w.args, "args", "", "arguments, a JSON object; - reads standard input")
@@ -51,10 +52,17 @@ func (a *asker) triggerCommand() *cobra.Command {
 	f.StringVar(&w.reason, "reason", "", "reason, recorded with the run")
 	f.StringVar(&w.idempotency, "idempotency-key", "", "key that makes the request idempotent for 24 hours (default: a new one)")
 	w.wait.addFlags(c)
+	m.addFlags(a, c, "jobs", "app", "tag", "match", "kind")
 	c.RunE = a.does(func(ctx context.Context, args []string) error {
 		w.priorityGiven, w.retriesGiven = c.Flags().Changed("priority"), c.Flags().Changed("retries")
 		if err := w.wait.check(); err != nil {
 			return err
+		}
+		if m.given() {
+			if names := w.ofOne(c); len(names) > 0 {
+				return kernel.Invalid("--%s needs the key of a job: with a filter, each job runs with its own settings", names[0])
+			}
+			return a.many(ctx, &m, "jobs/trigger", "trigger", "triggered", w.reason, map[string]any{"manual": true})
 		}
 		body, err := a.triggerBody(w, c.Flags().Changed("args"))
 		if err != nil {
@@ -70,6 +78,16 @@ func (a *asker) triggerCommand() *cobra.Command {
 		return a.made(ctx, got, w.wait)
 	})
 	return c
+}
+
+// ofOne lists the given flags that a filter excludes.
+func (w *triggerFlags) ofOne(c *cobra.Command) (names []string) {
+	for _, name := range []string{"args", "args-file", "in", "at", "unique", "unique-for", "priority", "retries", "timeout", "start-within", "pin", "idempotency-key", "wait", "follow"} {
+		if c.Flags().Changed(name) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // triggerBody returns the request body for the flags.
@@ -162,17 +180,29 @@ func (a *asker) made(ctx context.Context, got answer, w waiting) error {
 }
 
 func (a *asker) runsAgain() *cobra.Command {
-	var args, idempotency string
+	var args, idempotency, reason string
 	var w waiting
+	var m manyFlags
 	c := &cobra.Command{Use: "again <run>", Short: "Run a finished run again, as a new run", Args: one("the ID of a finished run"),
-		Example:           lines("carillon runs again 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --wait", "carillon runs again 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --args '{\"name\":\"Bob\"}'"),
+		Example: lines("carillon runs again 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --wait", "carillon runs again 0193a1b2-c3d4-7e5f-8a9b-0c1d2e3f4a5b --args '{\"name\":\"Bob\"}'",
+			"carillon runs again --app billing --code timeout --since 24h --dry-run"),
 		ValidArgsFunction: a.completeRuns(true)}
 	c.Flags().StringVar(&args, "args", "", "new arguments, a JSON object")
 	c.Flags().StringVar(&idempotency, "idempotency-key", "", "key that makes the request idempotent for 24 hours (default: a new one)")
+	c.Flags().StringVar(&reason, "reason", "", "with a filter: reason, recorded with the runs")
 	w.addFlags(c)
+	m.addFlags(a, c, "Terminated runs, or those in --state,", "job", "app", "tag", "match", "state", "worker", "code", "origin", "since")
 	c.RunE = a.does(func(ctx context.Context, names []string) error {
 		if err := w.check(); err != nil {
 			return err
+		}
+		if m.given() {
+			for _, name := range []string{"args", "idempotency-key", "wait", "follow"} {
+				if c.Flags().Changed(name) {
+					return kernel.Invalid("--%s needs the ID of a run", name)
+				}
+			}
+			return a.many(ctx, &m, "runs/retry", "rerun", "reran", reason, map[string]any{})
 		}
 		id, err := runID(names[0])
 		if err != nil {

@@ -48,12 +48,21 @@ func (a *asker) workersList() *cobra.Command {
 
 // workersRest is drain or resume.
 func (a *asker) workersRest(verb, short, does string) *cobra.Command {
-	var reason string
-	c := &cobra.Command{Use: verb + " <name>", Short: short, Args: one("the name of a worker"),
+	var reason, app string
+	c := &cobra.Command{Use: verb + " <name> | " + verb + " --app <app>", Short: short, Args: func(c *cobra.Command, args []string) error {
+		if app != "" {
+			return none(c, args)
+		}
+		return one("the name of a worker, or --app")(c, args)
+	},
 		Long:    short + ". A configured name means all processes with that name. The worker stays registered.",
-		Example: lines("carillon workers " + verb + " shop.till-1 --reason 'new disk'"),
+		Example: lines("carillon workers "+verb+" shop.till-1 --reason 'new disk'", "carillon workers "+verb+" --app shop"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
-			got, err := a.link.do(ctx, request{method: "POST", path: "/workers/" + url.PathEscape(args[0]) + "/" + verb, reason: reason})
+			path := "/apps/" + url.PathEscape(app)
+			if app == "" {
+				path = "/workers/" + url.PathEscape(args[0])
+			}
+			got, err := a.link.do(ctx, request{method: "POST", path: path + "/" + verb, reason: reason})
 			if err != nil {
 				return err
 			}
@@ -72,6 +81,7 @@ func (a *asker) workersRest(verb, short, does string) *cobra.Command {
 			return a.show(v)
 		})}
 	c.Flags().StringVar(&reason, "reason", "", "reason, recorded with the change")
+	c.Flags().StringVar(&app, "app", "", "instead of a name: all online workers of this app")
 	return c
 }
 
