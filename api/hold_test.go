@@ -3,9 +3,11 @@ package api_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // A program that requests runs over REST is held by a pause and by debug mode, as one on the bus is; a person who asks
@@ -30,5 +32,17 @@ func TestS4_15RequestsOverRESTAreHeld(t *testing.T) {
 				t.Errorf("of a program's and a person's run in one request, %d are held: %s", n, list.body)
 			}
 		})
+	}
+}
+
+// A rerun names one finished run: a pause does not hold it.
+func TestRerunsAreNotHeld(t *testing.T) {
+	d := newFixture(t)
+	id := jobs.NewID(time.Now())
+	d.apply(kernel.Create{ID: id, Key: "billing.charge"})
+	d.apply(kernel.Cancel{ID: id})
+	d.apply(kernel.Pause{Key: "billing.charge"})
+	if run := read[api.Run](t, d.send("POST", "/api/v1/runs/"+id.String()+"/retry", "")); run.State != "Enqueued" || run.Origin != "retry" {
+		t.Errorf("a rerun is %s, origin %s: want Enqueued, retry", run.State, run.Origin)
 	}
 }

@@ -36,16 +36,57 @@ type jobFilter struct {
 // Any reports whether there is a filter.
 func (f jobFilter) Any() bool { f.After = ""; return f != jobFilter{} }
 
-// query returns the URL's query for this filter, after a key.
-func (f jobFilter) query(after string) string {
+func jobFilterOf(r *http.Request) jobFilter {
+	return jobFilter{Q: r.FormValue("q"), App: r.FormValue("app"), Tag: r.FormValue("tag"), Kind: r.FormValue("kind"), State: r.FormValue("state"), After: r.FormValue("after")}
+}
+
+// values returns the filter without the position in the list.
+func (f jobFilter) values() url.Values {
 	q := url.Values{}
-	for name, value := range map[string]string{"q": f.Q, "app": f.App, "tag": f.Tag, "kind": f.Kind, "state": f.State, "after": after} {
+	for name, value := range map[string]string{"q": f.Q, "app": f.App, "tag": f.Tag, "kind": f.Kind, "state": f.State} {
 		if value != "" {
 			q.Set(name, value)
 		}
 	}
+	return q
+}
+
+// at returns the URL's query for the page after a key.
+func (f jobFilter) at(after string) string {
+	q := f.values()
+	if after != "" {
+		q.Set("after", after)
+	}
 	return q.Encode()
 }
+
+// query converts the filter. A search with a * is a pattern of keys.
+func (f jobFilter) query() (ops.JobQuery, error) {
+	q := ops.JobQuery{App: f.App, Text: f.Q, Tag: f.Tag}
+	if isPattern(f.Q) {
+		q.Text, q.Match = "", f.Q
+	}
+	switch f.Kind {
+	case "":
+	case "recurring":
+		q.Kind = kernel.Recurring
+	case "triggered":
+		q.Kind = kernel.Triggered
+	default:
+		return q, kernel.Invalid("invalid kind %.20q: want recurring or triggered", f.Kind)
+	}
+	switch f.State {
+	case "":
+	case "paused", "active":
+		q.Paused = new(f.State == "paused")
+	default:
+		return q, kernel.Invalid("invalid state %.20q: want paused or active", f.State)
+	}
+	return q, nil
+}
+
+// isPattern reports whether a text of a filter is a pattern of keys. Keys have no *.
+func isPattern(text string) bool { return strings.Contains(text, "*") }
 
 // jobRow is a line of the table of jobs.
 type jobRow struct {
@@ -68,34 +109,22 @@ const pageJobs = 50
 
 func (u *UI) jobs(r *http.Request, v visitor) (answer, error) {
 	ctx := r.Context()
-	f := jobFilter{Q: r.FormValue("q"), App: r.FormValue("app"), Tag: r.FormValue("tag"), Kind: r.FormValue("kind"), State: r.FormValue("state"), After: r.FormValue("after")}
-	q := ops.JobQuery{App: f.App, Text: f.Q, Tag: f.Tag, After: jobs.Key(f.After), Limit: pageJobs, Next: 1}
-	switch f.Kind {
-	case "":
-	case "recurring":
-		q.Kind = kernel.Recurring
-	case "triggered":
-		q.Kind = kernel.Triggered
-	default:
-		return answer{}, kernel.Invalid("invalid kind %.20q: want recurring or triggered", f.Kind)
+	f := jobFilterOf(r)
+	q, err := f.query()
+	if err != nil {
+		return answer{}, err
 	}
-	switch f.State {
-	case "":
-	case "paused", "active":
-		q.Paused = new(f.State == "paused")
-	default:
-		return answer{}, kernel.Invalid("invalid state %.20q: want paused or active", f.State)
-	}
+	q.After, q.Limit, q.Next = jobs.Key(f.After), pageJobs, 1
 	list, more, err := u.ops.Jobs(ctx, v.Who, q)
 	if err != nil {
 		return answer{}, err
 	}
 	p := jobList{visitor: v, Filter: f, Back: r.URL.RequestURI()}
 	if f.After != "" {
-		p.First = "?" + f.query("")
+		p.First = "?" + f.at("")
 	}
 	if more {
-		p.Next = "?" + f.query(string(list[len(list)-1].Key))
+		p.Next = "?" + f.at(string(list[len(list)-1].Key))
 	}
 	for _, j := range list {
 		row := u.jobRow(j, v, p.Back)

@@ -32,15 +32,16 @@ type runsPage struct {
 	Here    string    // where the forms redirect to
 	Done    string    // the result of a form
 	Keys    []jobs.Key
+	Apps    []string
 	Workers []string
 	Origins []kernel.Origin
 }
 
 // runFilter is the filter in the URL, as it was typed.
 type runFilter struct {
-	State, Job, Worker, Origin, Parent, From, To, Code string
-	Cursor                                             string
-	Back                                               []string // cursors of the pages before this one, "" for the first
+	State, Job, App, Tag, Worker, Origin, Parent, From, To, Code string
+	Cursor                                                       string
+	Back                                                         []string // cursors of the pages before this one, "" for the first
 }
 
 // stateTab is one state and how many runs are in it.
@@ -65,7 +66,7 @@ const (
 
 func filterOf(q url.Values) runFilter {
 	get := func(name string) string { return strings.TrimSpace(q.Get(name)) }
-	f := runFilter{State: get("state"), Job: get("job"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"),
+	f := runFilter{State: get("state"), Job: get("job"), App: get("app"), Tag: get("tag"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"),
 		From: get("from"), To: get("to"), Code: get("code"), Cursor: q.Get("cursor"), Back: q["back"]}
 	f.Back = f.Back[max(0, len(f.Back)-mostBack):]
 	return f
@@ -73,13 +74,13 @@ func filterOf(q url.Values) runFilter {
 
 // Any reports whether a field other than the state filters the list.
 func (f runFilter) Any() bool {
-	return f.Job != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.From != "" || f.To != "" || f.Code != ""
+	return f.Job != "" || f.App != "" || f.Tag != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.From != "" || f.To != "" || f.Code != ""
 }
 
 // values returns the filter without the position in the list.
 func (f runFilter) values() url.Values {
 	v := url.Values{}
-	for name, text := range map[string]string{"state": f.State, "job": f.Job, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "code": f.Code} {
+	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "code": f.Code} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -107,20 +108,28 @@ func (f runFilter) at(cursor string, back []string) string {
 }
 
 // query converts the filter. Invalid fields are reported and left out.
-func (f runFilter) query() (q metastore.RunQuery, faults []string) {
+func (f runFilter) query() (q ops.RunFilter, faults []string) {
 	wrong := func(err error) {
 		if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
 			faults = append(faults, refusal.Text)
 		}
 	}
-	q = metastore.RunQuery{Worker: f.Worker, Origin: kernel.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}
+	q = ops.RunFilter{Tag: f.Tag, RunQuery: metastore.RunQuery{App: f.App, Worker: f.Worker, Origin: kernel.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}}
 	var err error
 	if f.State != "" {
 		if q.State, err = kernel.ParseState(f.State); err != nil {
 			wrong(err)
 		}
 	}
-	if f.Job != "" {
+	switch {
+	case f.Job == "":
+	case isPattern(f.Job):
+		if err := metastore.CheckMatch(f.Job); err != nil {
+			wrong(err)
+		} else {
+			q.Match = f.Job
+		}
+	default:
 		if err := jobs.Key(f.Job).Check(); err != nil {
 			wrong(err)
 		} else {
@@ -165,11 +174,11 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 	f := filterOf(r.URL.Query())
 	q, faults := f.query()
 	p := runsPage{visitor: v, Filter: f, Faults: faults, Origins: origins, Here: f.at(f.Cursor, f.Back), Done: doneText(r.URL.Query())}
-	page, err := u.ops.Runs(ctx, who, q)
+	page, err := u.ops.FilterRuns(ctx, who, q)
 	if jobs.CodeOf(err) == jobs.BadInput && f.Cursor != "" {
 		// A bookmark of an old list: start at its top.
 		q.Cursor, f.Cursor, f.Back = "", "", nil
-		page, err = u.ops.Runs(ctx, who, q)
+		page, err = u.ops.FilterRuns(ctx, who, q)
 	}
 	if err != nil {
 		return answer{}, err
@@ -199,6 +208,9 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 	}
 	for _, j := range list {
 		p.Keys = append(p.Keys, j.Key)
+		if !slices.Contains(p.Apps, j.App) {
+			p.Apps = append(p.Apps, j.App)
+		}
 	}
 	for _, w := range u.ops.Workers(ctx, who) {
 		p.Workers = append(p.Workers, w.Name)
@@ -208,9 +220,11 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 
 // stateTabs counts where counting is cheap: unfinished runs by their counters, finished ones by the hours of the last
 // day. Under another filter only the runs on the page are counted.
-func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q metastore.RunQuery, page metastore.Page) ([]stateTab, error) {
+func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q ops.RunFilter, page metastore.Page) ([]stateTab, error) {
 	narrow := f
-	narrow.Job = ""
+	if !isPattern(f.Job) {
+		narrow.Job = ""
+	}
 	var live map[jobs.State]int
 	ended := map[jobs.State]int64{}
 	if !narrow.Any() {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"net/http"
 	"slices"
@@ -24,6 +25,7 @@ type workersPage struct {
 type appWorkers struct {
 	App     string
 	Running int
+	Drained int
 	Slots   int // of all of them; 0 = one of them has no limit
 	Workers []workerCard
 }
@@ -79,6 +81,9 @@ func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
 		}
 		card.More = max(0, w.Running-len(card.Runs))
 		app.Running += w.Running
+		if w.Drained {
+			app.Drained++
+		}
 		app.Workers = append(app.Workers, card)
 	}
 	for _, app := range apps {
@@ -95,15 +100,15 @@ func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
 	return answer{page: "workers", title: "Workers", data: p}, nil
 }
 
-// drain drains a worker, or resumes it.
-func (u *UI) drain(r *http.Request, v visitor, on bool) (answer, error) {
-	if _, err := u.ops.Drain(r.Context(), v.Who, r.PathValue("name"), on); err != nil {
-		return answer{}, err
+// drain drains a worker, or the workers of an app.
+func (u *UI) drain(verb func(context.Context, ops.Who, string, bool) ([]ops.Worker, error), on bool) handler {
+	return func(r *http.Request, v visitor) (answer, error) {
+		_, err := verb(r.Context(), v.Who, r.PathValue("name"), on)
+		if on {
+			return goTo("/workers", "drained"), err
+		}
+		return goTo("/workers", "resumed"), err
 	}
-	if on {
-		return goTo("/workers", "drained"), nil
-	}
-	return goTo("/workers", "resumed"), nil
 }
 
 // firstWorker is a minimal worker.

@@ -31,8 +31,9 @@ func Origins() []Origin {
 	return []Origin{FromCron, FromMisfire, FromCode, FromPerson, FromAPI, FromRetry, FromParent, FromBackfill}
 }
 
-// ByHand reports whether a user requested this very run: no pause and no debug mode holds it.
-func (o Origin) ByHand() bool { return o == FromPerson || o == FromBackfill }
+// ByHand reports whether this very run was requested, by a person or as another one again: no pause and no debug mode
+// holds it.
+func (o Origin) ByHand() bool { return o == FromPerson || o == FromBackfill || o == FromRetry }
 
 // Automatic reports whether a schedule or a settings rule started the run. Debug modes hold such runs, and those from
 // programs.
