@@ -74,7 +74,7 @@ func (r *router) room(m *member, key jobs.Key, p *kernel.Place) int {
 		if p.Slots > 0 {
 			n = min(n, p.Slots-same-m.offered[key])
 		}
-		if p.Route == jobs.RouteIdle && all+m.personal > 0 {
+		if p.Route == jobs.RouteIdle && same+m.offered[key] > 0 {
 			return 0
 		}
 	}

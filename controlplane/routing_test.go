@@ -78,12 +78,12 @@ func (r *whoRan) reset() {
 }
 
 // fleet starts workers a, b, c ... with the same job.
-func (h *fixture) fleet(names string, cfg worker.Config, job jobs.Job) map[string]func() {
+func (h *fixture) fleet(names string, cfg worker.Config, list ...jobs.Job) map[string]func() {
 	stops := map[string]func(){}
 	for _, n := range names {
 		c := cfg
 		c.Name = string(n)
-		stops[c.Name] = h.worker(c, job)
+		stops[c.Name] = h.worker(c, list...)
 	}
 	return stops
 }
@@ -283,13 +283,16 @@ func TestS3_16Failover(t *testing.T) {
 
 func TestS3_16Idle(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
-		h.fleet("ab", worker.Config{Slots: 8}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteIdle}, time.Minute))
+		h.fleet("ab", worker.Config{Slots: 8}, r.job(jobs.Options{Key: "charge", Route: jobs.RouteIdle}, time.Minute), r.job(jobs.Options{Key: "other"}, 5*time.Minute))
+		h.ask("other", "1", "2", "3", "4")
+		before := len(r.names())
 		h.ask("charge", "1", "2", "3")
-		want(t, "idle", r.names(), "ab") // the third waits, although there are slots
+		want(t, "idle", r.names()[before:], "ab") // runs of another job do not count; the third waits, although there are slots
 		time.Sleep(time.Minute)
-		want(t, "idle", r.names(), "aba")
-		time.Sleep(2 * time.Minute)
+		want(t, "idle", r.names()[before:], "aba")
+		time.Sleep(10 * time.Minute)
 		h.over("charge", 3)
+		h.over("other", 4)
 	})
 }
 

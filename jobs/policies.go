@@ -85,7 +85,7 @@ const (
 	RouteLeastRecent   Route = "least_recent"    // the free worker whose last run of the job is the longest ago
 	RouteLeastFrequent Route = "least_frequent"  // the free worker with the fewest runs of the job in the last day
 	RouteFailover      Route = "failover"        // the first online worker; the run waits for it
-	RouteIdle          Route = "idle"            // a worker that runs nothing
+	RouteIdle          Route = "idle"            // a worker that does not run the job
 	RouteBroadcast     Route = "broadcast"       // all workers: one run for each, see Part
 )
 

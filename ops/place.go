@@ -108,7 +108,7 @@ func Nowhere(run *kernel.Run, workers []Worker) string {
 	case !room:
 		return "each worker that may take it has no free slot"
 	case p != nil && p.Route == jobs.RouteIdle:
-		return "its route is idle, and each worker that may take it runs something"
+		return "its route is idle, and each worker that may take it runs the job already"
 	}
 	return ""
 }

@@ -39,7 +39,7 @@ func (p *Place) Words() string {
 	text := map[jobs.Route]string{
 		jobs.RouteAny: "any worker", jobs.RouteFirst: "the first worker that is free", jobs.RouteLast: "the last worker that is free", jobs.RouteRoundRobin: "free workers in turn",
 		jobs.RouteRandom: "a random free worker", jobs.RouteHash: "the worker whose share contains " + strconv.Quote(p.Hash), jobs.RouteLeastRecent: "the free worker that had the job longest ago",
-		jobs.RouteLeastFrequent: "the free worker that had the job least often today", jobs.RouteFailover: "the first worker that is online", jobs.RouteIdle: "an idle worker",
+		jobs.RouteLeastFrequent: "the free worker that had the job least often today", jobs.RouteFailover: "the first worker that is online", jobs.RouteIdle: "a worker that does not run the job",
 		jobs.RouteBroadcast: "each worker",
 	}[p.Route]
 	if p.Total > 0 {
