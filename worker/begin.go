@@ -25,10 +25,7 @@ func (w *Worker) beginJobs(ctx context.Context) error {
 		if first == nil {
 			first = fmt.Errorf("job %s: init: %w", key, err)
 		}
-		if w.faults == nil {
-			w.faults = map[jobs.Key]string{}
-		}
-		w.faults[key] = cut(err.Error(), mostProgress)
+		w.fault(key, cut(err.Error(), mostProgress))
 		delete(w.jobs, key)
 		w.order = slices.DeleteFunc(w.order, func(k jobs.Key) bool { return k == key })
 	}
@@ -36,6 +33,16 @@ func (w *Worker) beginJobs(ctx context.Context) error {
 		return errors.Join(errors.New("no job is left to serve"), first)
 	}
 	return nil
+}
+
+// fault records why a job is not served.
+func (w *Worker) fault(key jobs.Key, why string) {
+	w.faulty.Lock()
+	defer w.faulty.Unlock()
+	if w.faults == nil {
+		w.faults = map[jobs.Key]string{}
+	}
+	w.faults[key] = why
 }
 
 // finishJobs closes what was initialised, the last one first. No handler runs any more, but for those that do not

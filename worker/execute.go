@@ -23,6 +23,7 @@ type attempt struct {
 	key     jobs.Key
 	handler jobs.Key      // of the job whose code runs it
 	phase   phase         // guarded by held.mu
+	leftAt  time.Time     // when its handler returned; zero = it has not; guarded by held.mu
 	pending bool          // not yet given to a poll; guarded by held.mu
 	dropped chan struct{} // closed when it is forgotten; nil = no waiter; guarded by held.mu
 	renewed time.Time     // when the last answered heartbeat that named it was sent; zero = none was; guarded by held.mu
@@ -33,6 +34,8 @@ type attempt struct {
 	spent time.Duration
 	// finish is how it ended; set by the code that reports it to the store.
 	finish kernel.Finish
+	// unknown: the store has not answered whether it has that.
+	unknown bool
 
 	// The next fields are for attempts with a deadline and without a timer; guarded by young.mu.
 	young        bool
@@ -121,7 +124,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 // came processes the result of a handler, now that it has returned.
 func (w *Worker) came(living context.Context, a *attempt, got *answer) {
 	w.young.gone(a)
-	w.held.left(a) // first: the next attempt may be offered as soon as this one is reported
+	w.held.left(a, got.at) // first: the next attempt may be offered as soon as this one is reported
 	if !a.comesBack() {
 		return
 	}

@@ -30,6 +30,9 @@ type leader struct {
 	lease time.Duration
 	queue string
 	moved chan struct{} // closed when the queue is another
+	// answers: the last heartbeat was answered, and when that was.
+	answers bool
+	at      time.Time
 }
 
 // current returns the queue to take offers from ("" = none), and a channel that is closed when the queue changes.
@@ -50,6 +53,7 @@ func (l *leader) until(asked time.Time) time.Time {
 func (l *leader) answered(a bus.HeartbeatAnswer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.answers, l.at = true, time.Now()
 	if a.Lease > 0 {
 		l.lease = time.Duration(a.Lease) * time.Millisecond
 	}
@@ -58,6 +62,19 @@ func (l *leader) answered(a bus.HeartbeatAnswer) {
 		close(l.moved)
 		l.moved = make(chan struct{})
 	}
+}
+
+func (l *leader) unanswered() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.answers = false
+}
+
+// contact returns whether the last heartbeat was answered, and when one was.
+func (l *leader) contact() (answers bool, at time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.answers, l.at
 }
 
 // heartbeat reports every few seconds what the worker holds, and does what the answers ask for. It ends with a last
@@ -85,6 +102,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 		case ctx.Err() != nil:
 			continue
 		case err != nil:
+			w.leader.unanswered()
 			if silent.IsZero() {
 				silent = sent
 				switch jobs.CodeOf(err) {

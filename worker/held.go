@@ -50,6 +50,7 @@ type held struct {
 	stopped  uint64
 	returned uint64
 	finished map[string]uint64
+	recent   recent
 }
 
 func newHeld(slots int) *held {
@@ -130,11 +131,12 @@ func (h *held) begun(a *attempt) {
 	h.claimed++
 }
 
-// left records that the attempt's handler has returned, or never began: its slot is free.
-func (h *held) left(a *attempt) {
+// left records when the attempt's handler has returned: its slot is free.
+func (h *held) left(a *attempt, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.vacate(a)
+	a.leftAt = at
 	a.phase = reporting
 }
 
@@ -144,6 +146,9 @@ func (h *held) drop(a *attempt) {
 	defer h.mu.Unlock()
 	h.vacate(a)
 	delete(h.attempts, a.token)
+	if a.in != nil { // else its claim was lost
+		h.recent.add(a)
+	}
 	if a.dropped != nil {
 		close(a.dropped)
 		a.dropped = nil

@@ -107,6 +107,7 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 			a.disown()
 			w.log.Info("run was taken from this worker", facts...)
 		case jobs.Unknown, jobs.Unavailable:
+			a.unknown = true
 			w.log.Error("outcome of an attempt is unknown: its lease will lapse", facts...)
 		default:
 			w.log.Error("end of an attempt is refused: its lease will lapse", facts...)

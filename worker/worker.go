@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -71,8 +72,10 @@ type Worker struct {
 	jobs    map[jobs.Key]*job
 	order   []jobs.Key // of registration: as they were given
 	begun   []source   // that were initialised, in that order
+	faulty  sync.Mutex // guards faults while jobs are initialised
 	faults  map[jobs.Key]string
-	others  Handler // of jobs that are not among them; nil = none
+	given   []kernel.Declaration // of all jobs, in their order
+	others  Handler              // of jobs that are not among them; nil = none
 
 	held    *held
 	pool    *pool // nil until Run is at work
@@ -86,6 +89,8 @@ type Worker struct {
 	quit    chan struct{} // closed when the grace of a drain has passed
 	remote  *Remote       // that it serves; nil = none
 	ran     atomic.Bool
+	ready   atomic.Bool // the jobs are registered
+	ended   atomic.Bool // Run has returned
 }
 
 // New makes a worker of a store and a bus, and checks all that can be checked here: names, the jobs' settings, their
@@ -135,6 +140,7 @@ func newWorker(cfg Config, store metastore.Applier, b Bus, js []source) (*Worker
 		}
 		w.jobs[j.Key()] = prepared
 		w.order = append(w.order, j.Key())
+		w.given = append(w.given, prepared.declaration)
 	}
 	return w, nil
 }
@@ -218,6 +224,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("worker: Run was called before; make a new worker for another start")
 	}
+	defer w.ended.Store(true)
 	// Two contexts, because leaving takes time: taking ends first, and living when the drain has finished.
 	taking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -237,6 +244,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err := w.checkInfo(); err != nil { // not before: only a connected worker knows the limit of the bus
 		return fmt.Errorf("worker: %w", err)
 	}
+	w.ready.Store(true)
 	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)
 	w.pool = newPool(func(a *attempt) { w.attend(living, a) })
 	defer w.pool.dismiss()
