@@ -59,8 +59,9 @@ var floors = []struct {
 	{4, "worker/httpjob", nil},
 	{4, "client", nil},
 	{4, "api", nil},
-	{4, "ui", []string{"ui/chart"}},
+	{4, "ui", []string{"ui/chart", "ui/static"}},
 	{4, "ui/chart", nil},
+	{4, "ui/static", nil},
 	{4, "metrics", []string{"controlplane"}},
 
 	{5, "", nil},

@@ -7,11 +7,13 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/carillon-scheduler/carillon/ui/static"
 )
 
 // Words can be read on what they stand on, in light and in dark: 4.5 to 1 at least (WCAG AA).
 func TestContrast(t *testing.T) {
-	css, err := files.ReadFile("static/style.css")
+	css, err := static.Files.ReadFile("style.css")
 	if err != nil {
 		t.Fatal(err)
 	}

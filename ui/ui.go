@@ -29,9 +29,10 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
+	"github.com/carillon-scheduler/carillon/ui/static"
 )
 
-//go:embed templates static
+//go:embed templates
 var files embed.FS
 
 // policy is the Content-Security-Policy: only resources and requests of this server.
@@ -225,11 +226,7 @@ func headers(next http.Handler) http.Handler {
 
 // staticFiles serves files that never change under their path, so browsers may cache them.
 func staticFiles() http.Handler {
-	static, err := fs.Sub(files, "static")
-	if err != nil {
-		panic(err) // the folder is part of the program
-	}
-	serve := http.FileServerFS(static)
+	serve := http.FileServerFS(static.Files)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasSuffix(r.URL.Path, "/") || r.URL.Path == "" {
 			http.NotFound(w, r)
@@ -243,9 +240,9 @@ func staticFiles() http.Handler {
 // fingerprint returns a hash of the static files.
 func fingerprint() string {
 	hash := sha256.New()
-	_ = fs.WalkDir(files, "static", func(path string, d fs.DirEntry, _ error) error {
+	_ = fs.WalkDir(static.Files, ".", func(path string, d fs.DirEntry, _ error) error {
 		if !d.IsDir() {
-			content, _ := files.ReadFile(path)
+			content, _ := static.Files.ReadFile(path)
 			hash.Write(content)
 		}
 		return nil
