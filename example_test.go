@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon"
@@ -76,6 +80,47 @@ func ExampleNewWorker() {
 	}
 	fmt.Println(charged.Cents, "cents are charged")
 	// Output: 990 cents are charged
+}
+
+// The page of a worker in the program's own HTTP server, and its readiness probe at /worker/health.
+func ExampleHandler() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+	defer stop()
+	w, err := carillon.NewWorker(runServer(ctx), worker.Config{App: "billing"},
+		jobs.NewTriggered(Charge{}, jobs.Options{Key: "billing.charge"}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	go func() { _ = w.Run(ctx) }()
+
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "the shop") })
+	mux.Handle("/worker/", carillon.Handler(w, carillon.HandlerConfig{Dashboard: "https://jobs.example.com"}))
+	server := httptest.NewServer(mux) // or http.ListenAndServe("127.0.0.1:8081", mux)
+	defer server.Close()
+
+	for { // until the worker is ready
+		answer, err := http.Get(server.URL + "/worker/health")
+		if err != nil {
+			log.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode == http.StatusOK {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	answer, err := http.Get(server.URL + "/worker/")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer answer.Body.Close()
+	page, err := io.ReadAll(answer.Body)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("the page has the job:", strings.Contains(string(page), "billing.charge"))
+	// Output: the page has the job: true
 }
 
 // A handler enqueues a run of another job: it becomes a child of the handler's own run.

@@ -2,9 +2,9 @@
 // a run of it five seconds from now. It needs a scheduler at the other end of the URL:
 //
 //	go run ./cmd/carillon dev
-//	go run ./examples/quickstart
+//	go run ./examples/quickstart -page 127.0.0.1:8081
 //
-// Then look at the page: http://127.0.0.1:8080.
+// Then look at the server's pages, http://127.0.0.1:8080, and at the worker's own: http://127.0.0.1:8081/worker/.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"syscall"
@@ -56,17 +57,18 @@ var ChargeJob = jobs.Trigger[ChargeArgs]("billing.charge")
 
 func main() {
 	url := flag.String("nats", "nats://127.0.0.1:4222", "where the bus is")
+	page := flag.String("page", "", "where to serve the worker's own page; default nowhere")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, *url, 5*time.Second); err != nil {
+	if err := run(ctx, *url, *page, 5*time.Second); err != nil {
 		slog.Error("quickstart ended", "err", err)
 		os.Exit(1)
 	}
 }
 
 // run works until ctx ends.
-func run(ctx context.Context, url string, delay time.Duration) error {
+func run(ctx context.Context, url, page string, delay time.Duration) error {
 	w, err := carillon.NewWorker(url, worker.Config{App: "billing", Slots: 8, Logger: slog.Default(), Echo: slog.Default()},
 		jobs.NewRecurring(&CountTill{Shop: "Main Street"}, jobs.Options{Key: "billing.count-till", Cron: "*/5 * * * * *"}),
 		jobs.NewTriggered(&Charge{}, jobs.Options{Key: "billing.charge", Retries: 3, RetryDelay: time.Second, Timeout: time.Minute}))
@@ -77,6 +79,13 @@ func run(ctx context.Context, url string, delay time.Duration) error {
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
+	if page != "" {
+		mux := http.NewServeMux()
+		mux.Handle("/worker/", carillon.Handler(w, carillon.HandlerConfig{Dashboard: "http://127.0.0.1:8080"}))
+		server := &http.Server{Addr: page, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+		go func() { slog.Warn("the worker's page ended", "err", server.ListenAndServe()) }()
+		defer server.Close() // after the drain, so that probes see it
+	}
 
 	// Any program that reaches the bus may ask for a run, not only one that has a worker.
 	c, err := carillon.Dial(url)

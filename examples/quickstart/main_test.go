@@ -29,7 +29,7 @@ func TestQuickstart(t *testing.T) {
 	}
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	ended := make(chan error, 1)
-	go func() { ended <- run(ctx, nats.URL(), time.Second) }()
+	go func() { ended <- run(ctx, nats.URL(), "", time.Second) }()
 
 	till := await(t, ctx, s, "billing.count-till")
 	charge := await(t, ctx, s, "billing.charge")
