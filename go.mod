@@ -16,6 +16,7 @@ require (
 	github.com/ohler55/ojg v1.28.5
 	github.com/oklog/run v1.2.0
 	github.com/prometheus/client_golang v1.25.0
+	github.com/reugn/go-quartz v0.15.2
 	github.com/sony/gobreaker/v2 v2.4.0
 	github.com/spf13/cobra v1.10.2
 	go.etcd.io/bbolt v1.5.0

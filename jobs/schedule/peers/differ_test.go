@@ -44,6 +44,8 @@ func TestDiffer(t *testing.T) {
 			"go-quartz", "0 0 9,17 LW * ?", "UTC", saturday, "2026-11-30T09:00:00Z 2026-12-31T09:00:00Z", "2026-11-30T09:00:00Z 2026-11-30T17:00:00Z"},
 		{"and if it is asked on that day, the day",
 			"go-quartz", "0 0 14 5W * ?", "UTC", "2045-02-06T02:00:00Z", "2045-03-06T14:00:00Z 2045-04-05T14:00:00Z", "2045-02-06T14:00:00Z 2045-03-06T14:00:00Z"},
+		{"it forgets a 2W that is the 1st, as on Friday 1 January 2027",
+			"go-quartz", "0 0 9 2W JAN ?", "UTC", saturday, "2028-01-03T09:00:00Z 2029-01-02T09:00:00Z", "2027-01-01T09:00:00Z 2028-01-03T09:00:00Z"},
 		{"where a month has no 31st, it takes the last weekday; we take none, as for every day that a month does not have",
 			"go-quartz", "0 0 9 31W * ?", "UTC", "2027-01-30T00:00:00Z", "2027-02-26T09:00:00Z 2027-03-31T09:00:00Z", "2027-03-31T09:00:00Z 2027-05-31T09:00:00Z"},
 		{"a bare L is Saturday to it; to a reader it is the last day of the month, so we ask",

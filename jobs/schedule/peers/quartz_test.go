@@ -53,35 +53,3 @@ func TestOursInQuartz(t *testing.T) {
 	cancel()
 	scheduler.Wait(t.Context())
 }
-
-// TestQuartzInOurs walks triggers of go-quartz, with a start and, for one of them, an end.
-func TestQuartzInOurs(t *testing.T) {
-	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	daily, err := quartz.NewCronTrigger("0 30 9 * * ? 2026")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		trigger quartz.Trigger
-		first   time.Time
-		times   int // within a hundred
-	}{
-		{quartz.NewSimpleTrigger(90 * time.Second), start.Add(90 * time.Second), 100},
-		{daily, start.Add(9*time.Hour + 30*time.Minute), 41},
-	} {
-		next, times, due := schedule.FromTrigger(c.trigger), 0, start
-		for range 100 {
-			after, ok := next(due)
-			if !ok {
-				break
-			}
-			if times++; times == 1 && !after.Equal(c.first) || !after.After(due) {
-				t.Errorf("%s: after %v comes %v", c.trigger.Description(), due, after)
-			}
-			due = after
-		}
-		if times != c.times {
-			t.Errorf("%s: %d due times, want %d", c.trigger.Description(), times, c.times)
-		}
-	}
-}
