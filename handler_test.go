@@ -7,6 +7,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +189,43 @@ func TestPageOfAWorker(t *testing.T) {
 	s.health("/w/health", worker.Stopped)
 	if _, page := s.get("/w/"); !strings.Contains(page, ">success<") {
 		t.Errorf("the run that finished is not on the page: %s", page)
+	}
+}
+
+// A program without the page does not link the templates, which would make it half as large again.
+func TestThePageIsLinkedOnDemand(t *testing.T) {
+	const program = `package main
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/carillon-scheduler/carillon"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/worker"
+)
+
+func main() {
+	w, err := carillon.NewWorker("", worker.Config{}, jobs.NewRecurring(nil, jobs.Options{}))
+	_, _, _ = err, w.Run(context.Background()), http.NotFoundHandler()
+	http.Handle("/", PAGE)
+}`
+	for page, want := range map[string]bool{"http.NotFoundHandler()": false, "carillon.Handler(w, carillon.HandlerConfig{})": true} {
+		dir := t.TempDir()
+		source, binary := filepath.Join(dir, "main.go"), filepath.Join(dir, "program")
+		if err := os.WriteFile(source, []byte(strings.ReplaceAll(program, "PAGE", page)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, source).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		symbols, err := exec.CommandContext(t.Context(), "go", "tool", "nm", binary).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(string(symbols), "html/template.(*Template).Execute"); got != want {
+			t.Errorf("with %s: the templates are linked: %t", page, got)
+		}
 	}
 }
 
