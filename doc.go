@@ -4,6 +4,7 @@
 // This package opens a worker or a client from the address of a bus, which is all that most programs need:
 //
 //	w, err := carillon.NewWorker("nats://127.0.0.1:4222", worker.Config{App: "billing"}, jobs.NewRecurring(...), ...)
+//	http.Handle("/worker/", carillon.Handler(w, carillon.HandlerConfig{})) // optional: a page of this worker
 //	err = w.Run(ctx)
 //
 //	c, err := carillon.Dial("nats://127.0.0.1:4222")

@@ -78,7 +78,7 @@ func (s site) health(path string, want worker.State) {
 // and those that finished, and health follows the worker from before its start until after its end.
 func TestPageOfAWorker(t *testing.T) {
 	server, address := serve(t)
-	begun, end := make(chan bool), make(chan bool)
+	begun, end := make(chan bool, 10), make(chan bool) // a slow machine may lose the lease, and begin again
 	const hostile = `<script>alert("x")</script>`
 	w, err := carillon.NewWorker(address, worker.Config{App: "billing", Name: "w1", Slots: 4},
 		jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, _ charge) error {
