@@ -38,6 +38,7 @@ var floors = []struct {
 	{1, "trace", nil},
 	{1, "webhook", nil},
 	{1, "httpspec", nil},
+	{1, "execspec", nil},
 
 	{2, "metastore/memstore", nil},
 	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/raftstore/archive", "metastore/raftstore/daylogs", "metastore/raftstore/disk", "metastore/raftstore/link"}},
@@ -58,6 +59,7 @@ var floors = []struct {
 	{4, "controlplane", nil},
 	{4, "worker", nil},
 	{4, "worker/httpjob", nil},
+	{4, "worker/execjob", nil},
 	{4, "client", nil},
 	{4, "api", nil},
 	{4, "ui", []string{"ui/chart", "ui/static"}},
@@ -96,7 +98,7 @@ var doors = map[string][]string{
 	"go.opentelemetry.io/otel":               {"trace", "cmd/carillon"},
 	"github.com/prometheus/client_golang":    {"metrics"},
 	"github.com/oklog/run":                   {"controlplane", "worker", "embed", "cmd/carillon"},
-	"golang.org/x/sys":                       {"metastore/raftstore"},
+	"golang.org/x/sys":                       {"metastore/raftstore", "worker/execjob"},
 	"golang.org/x/time":                      {"api"},
 	"github.com/carillon-scheduler/carillon": nil,
 }

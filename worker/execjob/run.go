@@ -1,0 +1,247 @@
+package execjob
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/execspec"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+const (
+	// pipesOpen is how long output is read after the command has ended, from processes that it left behind.
+	pipesOpen = 500 * time.Millisecond
+	// snooze is when a command whose exit code asks for it runs again.
+	snooze = 30 * time.Second
+	// longestValue is how long an argument may be to become a variable. All are on standard input.
+	longestValue = 32 << 10
+	// longestError is how much of the end of standard error becomes part of the run's error.
+	longestError = 2 << 10
+	// longestLine is how long a line of output may be; the rest begins another one.
+	longestLine = 8 << 10
+)
+
+// run runs a command to its end. When ctx ends, all of its processes get SIGTERM, and later SIGKILL.
+func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptInfo, args []byte, log *slog.Logger) error {
+	file, rest, err := r.program(c)
+	if err != nil {
+		return err
+	}
+	dir := c.Dir
+	if dir == "" {
+		if dir, err = os.MkdirTemp("", "carillon-exec-"); err != nil {
+			return fmt.Errorf("create a working directory: %w", err)
+		}
+		defer os.RemoveAll(dir)
+	}
+	if c.Limits.Any() {
+		if file, rest, err = limited(c.Limits, file, rest); err != nil {
+			return err
+		}
+	}
+	cmd := exec.Command(file, rest...)
+	cmd.Args[0] = cmp.Or(strings.Join(c.Argv[:min(1, len(c.Argv))], ""), file)
+	if c.Limits.Any() {
+		cmd.Args[0] = file
+	}
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, r.environment(c, at, args, dir), pipesOpen
+	if c.Stdin != execspec.None {
+		cmd.Stdin = bytes.NewReader(args)
+	}
+	if err := r.as(cmd, c.User, dir, c.Dir == ""); err != nil {
+		return err
+	}
+	out, errs := &lines{log: log}, &lines{log: log, stream: "stderr"}
+	cmd.Stdout, cmd.Stderr = out, errs
+	err = live(ctx, cmd, c.Grace(), log)
+	out.end()
+	errs.end()
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		return cause
+	}
+	return ending(c, err, errs.last())
+}
+
+// live starts a command and waits for its end. The thread that starts it stays until then: the operating system ends
+// the command with it, when the worker is killed.
+func live(ctx context.Context, cmd *exec.Cmd, grace time.Duration, log *slog.Logger) error {
+	own(cmd)
+	started, ended := make(chan error, 1), make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		if started <- err; err == nil {
+			ended <- reap(cmd)
+		}
+	}()
+	if err := <-started; err != nil {
+		return fmt.Errorf("start %s: %w", cmd.Path, err)
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	log.Warn("the command is asked to end (SIGTERM)", "because", context.Cause(ctx).Error())
+	terminate(cmd)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case err := <-ended:
+		return err
+	case <-timer.C:
+		log.Warn("the command did not end: it is killed (SIGKILL)", "after", grace.String())
+		kill(cmd)
+	}
+	return <-ended
+}
+
+// ending converts the end of a command to the outcome of the attempt.
+func ending(c *execspec.Command, err error, last string) error {
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // something that it left behind had its output open
+		return nil
+	}
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return err
+	}
+	if last != "" {
+		last = ": " + last
+	}
+	number := exit.ExitCode()
+	if number < 0 {
+		name := signalOf(exit.ProcessState)
+		return jobs.Fail("signal_"+name, fmt.Errorf("ended by signal %s%s", name, last))
+	}
+	failed := jobs.Fail("exit_"+strconv.Itoa(number), fmt.Errorf("exit code %d%s", number, last))
+	switch {
+	case slices.Contains(c.Snooze, number):
+		return jobs.Snooze(snooze)
+	case slices.Contains(c.NoRetry, number):
+		return jobs.NoRetry(failed)
+	}
+	return failed
+}
+
+// about returns the variables that describe an attempt.
+func about(at jobs.AttemptInfo, args []byte) []string {
+	env := []string{"CARILLON_JOB=" + string(at.Key), "CARILLON_RUN=" + at.Run.String(), fmt.Sprintf("CARILLON_ATTEMPT=%d", at.Number),
+		"CARILLON_DUE=" + at.Due.UTC().Format(time.RFC3339Nano), fmt.Sprintf("CARILLON_INDEX=%d", at.Index), fmt.Sprintf("CARILLON_TOTAL=%d", max(1, at.Total))}
+	var fields map[string]any
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.UseNumber()
+	if d.Decode(&fields) != nil {
+		return env
+	}
+	for name, value := range fields {
+		switch value.(type) {
+		case string, bool, json.Number:
+			if text := fmt.Sprint(value); len(text) <= longestValue && !strings.ContainsRune(text, 0) {
+				env = append(env, "CARILLON_ARG_"+variable(name)+"="+text)
+			}
+		}
+	}
+	slices.Sort(env)
+	return env
+}
+
+// variable converts a name of an argument to one of a variable: customerId becomes CUSTOMERID, and order-no ORDER_NO.
+func variable(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z':
+			return r - 'a' + 'A'
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}
+
+// lines logs output line by line. Its end is kept for the error of the run.
+type lines struct {
+	log    *slog.Logger
+	stream string // "" = standard output
+	rest   []byte
+	tail   []byte
+}
+
+var _ io.Writer = (*lines)(nil)
+
+func (l *lines) Write(b []byte) (int, error) {
+	n := len(b)
+	l.tail = append(l.tail, b...)
+	l.tail = l.tail[max(0, len(l.tail)-longestError):]
+	l.rest = append(l.rest, b...)
+	for {
+		i := bytes.IndexByte(l.rest, '\n')
+		switch {
+		case i >= 0 && i <= longestLine:
+			l.line(l.rest[:i])
+			l.rest = l.rest[i+1:]
+		case len(l.rest) > longestLine:
+			l.line(l.rest[:longestLine])
+			l.rest = l.rest[longestLine:]
+		default:
+			l.rest = append([]byte(nil), l.rest...) // or it would hold on to all that was written
+			return n, nil
+		}
+	}
+}
+
+func (l *lines) line(b []byte) {
+	text := strings.ToValidUTF8(strings.TrimRight(string(b), "\r"), "\uFFFD")
+	if l.stream != "" {
+		l.log.Info(text, "stream", l.stream)
+		return
+	}
+	l.log.Info(text)
+}
+
+// end logs what has no line break.
+func (l *lines) end() {
+	if len(l.rest) > 0 {
+		l.line(l.rest)
+		l.rest = nil
+	}
+}
+
+// last returns the last line that is not blank.
+func (l *lines) last() string {
+	text := strings.TrimSpace(strings.ToValidUTF8(string(l.tail), "\uFFFD"))
+	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
+}
+
+// limited returns a shell that sets limits and then becomes the program: they hold from its first instruction on.
+func limited(l execspec.Limits, file string, args []string) (string, []string, error) {
+	const shell = "/bin/sh"
+	if _, err := os.Stat(shell); err != nil {
+		return "", nil, fmt.Errorf("limits need %s on the worker's host: %w", shell, err)
+	}
+	var script strings.Builder
+	for _, limit := range []struct {
+		flag string
+		n    int64
+		unit int64
+	}{{"v", l.Memory, 1 << 10}, {"t", l.CPU, 1}, {"f", l.FileSize, 512}, {"n", l.Files, 1}} {
+		if limit.n > 0 {
+			fmt.Fprintf(&script, "ulimit -%s %d && ", limit.flag, max(1, limit.n/limit.unit))
+		}
+	}
+	script.WriteString(`exec "$0" "$@"`)
+	return shell, append([]string{"-c", script.String(), file}, args...), nil
+}
