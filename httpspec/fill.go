@@ -7,6 +7,8 @@ import (
 	"maps"
 	"net/url"
 	"strings"
+
+	"github.com/ohler55/ojg/jp"
 )
 
 // filling is the state of filling one call.
@@ -190,11 +192,32 @@ func (f *filling) value(r *ref) (any, error) {
 	if f.root == nil {
 		f.root = f.begin()
 	}
-	v := r.path.Get(f.root)
-	if len(v) == 0 {
-		return nil, fmt.Errorf("%s: no value at this place of the arguments and responses so far", r.source)
+	if len(r.paths) == 1 {
+		return f.at(r, r.paths[0])
 	}
-	return v[0], nil
+	words := make([]string, len(r.paths))
+	for i, path := range r.paths {
+		v, err := f.at(r, path)
+		if err == nil {
+			words[i], err = plainly(v)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return strings.Join(words, " "), nil
+}
+
+// at returns the value at a path of a reference.
+func (f *filling) at(r *ref, path jp.Expr) (any, error) {
+	v := path.Get(f.root)
+	switch {
+	case len(v) > 0:
+		return v[0], nil
+	case f.Lenient:
+		return nil, nil
+	}
+	return nil, fmt.Errorf("%s: no value at this place of the arguments and responses so far", r.source)
 }
 
 func (f *filling) named(r *ref) (any, error) {

@@ -53,7 +53,7 @@ func TestSecretsNameTheirHosts(t *testing.T) {
 			if _, err := table.Resolve(f, secrets); (err == nil) != c.may || err != nil && (!errors.Is(err, jobs.Forbidden) || strings.Contains(err.Error(), "s3cr3t")) {
 				t.Errorf("%s of %s for %s: %v", what, c.url, c.hosts, err)
 			}
-			if place, err := httpspec.CheckFor([]byte(spec), table, secrets); (err == nil) != c.may || err != nil && place != "request[0].url" {
+			if place, err := httpspec.CheckFor([]byte(spec), table, secrets, nil); (err == nil) != c.may || err != nil && place != "request[0].url" {
 				t.Errorf("%s of %s for %s is stored: %q %v", what, c.url, c.hosts, place, err)
 			}
 		}
@@ -75,7 +75,7 @@ func TestWhatAJobNeeds(t *testing.T) {
 		`{"request":[{"url":"http://x/"}],"notification":[{"url":"service://oa/x"},{"url":"service://{serviceGateway}/oa/x"}]}`: "notification[1].url",
 		`{"request":[{"url":"service://oa/x"}]}`:                                                                                "",
 	} {
-		place, err := httpspec.CheckFor([]byte(spec), httpspec.Services{"oa": "http://oa"}, nil)
+		place, err := httpspec.CheckFor([]byte(spec), httpspec.Services{"oa": "http://oa"}, nil, nil)
 		if place != want || (err == nil) != (want == "") {
 			t.Errorf("%s: %q, %v", spec, place, err)
 		}

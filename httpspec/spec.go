@@ -128,8 +128,11 @@ type Plan struct {
 	Steps  []*Template
 	Check  *Template   // nil = none
 	Notify []*Template // one for each notification
-	Needs  []string    // names that neither the system nor a step defines: variables that the worker must have
+	Needs  []Need      // names that neither the system nor a step defines: variables that the worker must have
 }
+
+// Need is a name that a worker must have as a variable, and the place that needs it.
+type Need struct{ name, where string }
 
 // all returns its calls.
 func (p *Plan) all() []*Template {
@@ -140,8 +143,8 @@ func (p *Plan) all() []*Template {
 	return list
 }
 
-// Fits returns which service or secret of the job is missing, or nil.
-func (p *Plan) Fits(services Services, secrets Secrets) error {
+// Fits returns which service, secret or variable of the job is missing, or nil.
+func (p *Plan) Fits(services Services, secrets Secrets, variables map[string]string) error {
 	for _, t := range p.all() {
 		to, err := services.find(t.fixed, t.own)
 		if err == nil {
@@ -149,6 +152,11 @@ func (p *Plan) Fits(services Services, secrets Secrets) error {
 		}
 		if err != nil {
 			return kernel.Invalid("%s.url: %v", t.where, err)
+		}
+	}
+	for _, need := range p.Needs {
+		if _, ok := variables[need.name]; !ok {
+			return kernel.Invalid("%s: unknown name ${%s}: want one of the system, the respEnvName of an earlier request, or a variable of http-jobs.variables", need.where, need.name)
 		}
 	}
 	return nil
@@ -205,11 +213,11 @@ func Check(raw []byte) (place string, err error) {
 	return placeOf(err), err
 }
 
-// CheckFor is Check for a job that will run with these services and secrets.
-func CheckFor(raw []byte, services Services, secrets Secrets) (place string, err error) {
+// CheckFor is Check for a job that will run with these services, secrets and variables.
+func CheckFor(raw []byte, services Services, secrets Secrets, variables map[string]string) (place string, err error) {
 	p, err := Parse(raw)
 	if err == nil {
-		err = p.Fits(services, secrets)
+		err = p.Fits(services, secrets, variables)
 	}
 	return placeOf(err), err
 }
@@ -227,6 +235,7 @@ func (p *Plan) compile() error {
 	for i := range p.Request {
 		r := &p.Request[i]
 		where := place("request", i)
+		c.responses = i
 		t, err := c.call(where, &r.Call)
 		if err != nil {
 			return err
@@ -245,11 +254,15 @@ func (p *Plan) compile() error {
 		}
 		c.named = append(c.named, r.RespEnvName)
 	}
+	c.responses = len(p.Request)
 	if p.CheckURL != nil {
 		var err error
 		if p.Check, err = c.call("checkUrl", p.CheckURL); err != nil {
 			return err
 		}
+	}
+	if p.Async { // the data of the report that ends the work is the last response
+		c.responses++
 	}
 	for i := range p.Notification {
 		t, err := c.call(place("notification", i), &p.Notification[i].Call)
@@ -258,7 +271,5 @@ func (p *Plan) compile() error {
 		}
 		p.Notify = append(p.Notify, t)
 	}
-	slices.Sort(p.Needs)
-	p.Needs = slices.Compact(p.Needs)
 	return nil
 }

@@ -28,6 +28,9 @@ const (
 // system are the names that the system defines, and their short forms.
 var system = []string{FeedbackURL, InnerFeedbackURL, JobID, ExecuteNumber, RequestCounts, NotifyBody, "jobId", "executeNumber"}
 
+// systemPrefix is what the system's names begin with.
+const systemPrefix = "scheduling"
+
 // Values are the values for templates.
 type Values struct {
 	System    map[string]any    // by the names above; the short forms are derived
@@ -36,6 +39,8 @@ type Values struct {
 	Responses []any             // responses in order
 	Args      map[string]any    // of the run
 	Secrets   Secrets
+	// Lenient makes null of a path without a value: a notification about a failure is sent whatever the responses lack.
+	Lenient bool
 }
 
 // Filled is a call with its values; its URL still names the service.
@@ -63,7 +68,15 @@ type Template struct {
 	hasBody bool
 	plain   bool     // the body is a text
 	secrets []string // names of the secrets that it needs
+	named   []string // names of responses that it needs
+	paths   bool     // it needs arguments or responses by path
 }
+
+// Named returns the names of the responses that the call needs.
+func (t *Template) Named() []string { return t.named }
+
+// Paths reports whether the call needs arguments or responses by path.
+func (t *Template) Paths() bool { return t.paths }
 
 // text is literal pieces and references between them.
 type text []piece
@@ -76,9 +89,9 @@ type piece struct {
 // ref is one ${...}.
 type ref struct {
 	source string // as written, for errors
-	name   string // a name; "" = a path or a secret
+	name   string // a name; "" = paths or a secret
 	secret string
-	path   jp.Expr
+	paths  []jp.Expr // more than one: their values as text, with a space between them
 }
 
 // node is a value of a body, whose strings are templates.
@@ -97,9 +110,10 @@ type field struct {
 }
 
 type compiler struct {
-	plan    *Plan
-	named   []string
-	secrets []string // secrets of the current call
+	plan      *Plan
+	named     []string
+	responses int // the most that precede the current call
+	current   *Template
 }
 
 func place(what string, i int) string { return fmt.Sprintf("%s[%d]", what, i) }
@@ -119,7 +133,7 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 	if t.method == "" {
 		t.method = "GET"
 	}
-	c.secrets = nil
+	c.current = t
 	if !slices.Contains(methods, t.method) {
 		return nil, kernel.Invalid("%s.method: invalid method %.20q: want one of %s", where, k.Method, strings.Join(methods, ", "))
 	}
@@ -151,13 +165,16 @@ func (c *compiler) call(where string, k *Call) (*Template, error) {
 	if err := c.body(where+".body", t, k.Body); err != nil {
 		return nil, err
 	}
-	slices.Sort(c.secrets)
-	t.secrets = slices.Compact(c.secrets)
+	slices.Sort(t.secrets)
+	t.secrets = slices.Compact(t.secrets)
 	return t, nil
 }
 
 // notInHeader reports whether a character is invalid in a header's value.
 func notInHeader(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+
+// severalPaths matches a reference with spaces between paths.
+var severalPaths = regexp.MustCompile(`\$\{[^{}\x00-\x1f\x7f]*\}`)
 
 // url parses a URL. No reference may be before its path: scheme and host never come from data.
 func (c *compiler) url(where string, t *Template, raw string) error {
@@ -167,7 +184,7 @@ func (c *compiler) url(where string, t *Template, raw string) error {
 		return kernel.Invalid("%s is missing", where)
 	case len(raw) > MaxURL:
 		return kernel.Invalid("%s has %d bytes, at most %d are allowed", where, len(raw), MaxURL)
-	case strings.ContainsFunc(raw, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+	case strings.ContainsFunc(severalPaths.ReplaceAllString(raw, "${}"), func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return kernel.Invalid("%s %.80q has a space or a character that is invalid in a URL", where, raw)
 	case !ok || scheme != "http" && scheme != "https" && scheme != "service":
 		return kernel.Invalid("%s %.80q must begin with http://, https:// or service:, which no value can give", where, raw)
@@ -265,35 +282,62 @@ func (c *compiler) ref(where, s string) (*ref, error) {
 		if r.secret = secret; !name.MatchString(secret) {
 			return nil, kernel.Invalid("%s: %.60s: want letters, digits and _ in a secret's name", where, r.source)
 		}
-		c.secrets = append(c.secrets, secret)
+		c.current.secrets = append(c.current.secrets, secret)
 		return r, nil
 	}
 	if name.MatchString(s) && s != "responses" {
-		if r.name = s; !slices.Contains(system, s) && !slices.Contains(c.named, s) {
-			c.plan.Needs = append(c.plan.Needs, s)
+		if strings.HasPrefix(s, systemPrefix) && !slices.Contains(system, s) {
+			return nil, kernel.Invalid("%s: %.60s: names that begin with %s belong to the system: want one of %s", where, r.source, systemPrefix, strings.Join(system, ", "))
+		}
+		switch r.name = s; {
+		case slices.Contains(c.named, s):
+			c.current.named = append(c.current.named, s)
+		case !slices.Contains(system, s):
+			c.plan.Needs = append(c.plan.Needs, Need{s, where})
 		}
 		return r, nil
 	}
 	if inner, is := strings.CutSuffix(s, splice); is {
 		return nil, kernel.Invalid("%s: %.60s: write \"${%s}%s\", with %s behind the brace", where, r.source, inner, splice, splice)
 	}
-	path := s
+	for _, path := range strings.Fields(s) {
+		if name.MatchString(path) && path != "responses" {
+			return nil, kernel.Invalid("%s: %.60s: a name stands alone; of several paths, each begins with $ or responses", where, r.source)
+		}
+		x, err := c.path(where, r.source, path)
+		if err != nil {
+			return nil, err
+		}
+		r.paths, c.current.paths = append(r.paths, x), true
+	}
+	if len(r.paths) == 0 {
+		return nil, kernel.Invalid("%s: ${} names no value: want a name or a path such as $.a.b or responses[0].a", where)
+	}
+	return r, nil
+}
+
+// path parses a path to one value.
+func (c *compiler) path(where, source, path string) (jp.Expr, error) {
 	if !strings.HasPrefix(path, "$") {
 		path = "$." + path
 	}
 	x, err := jp.ParseString(path)
 	if err != nil {
-		return nil, kernel.Invalid("%s: %.60s is neither a name nor a path such as $.a.b or responses[0].a: %v", where, r.source, err)
+		return nil, kernel.Invalid("%s: %.60s is neither a name nor a path such as $.a.b or responses[0].a: %v", where, source, err)
 	}
 	for _, part := range x {
 		switch part.(type) {
 		case jp.Root, jp.Child, jp.Nth:
 		default:
-			return nil, kernel.Invalid("%s: %.60s: want a path to one value, of names and numbers: $.a.b[0]", where, r.source)
+			return nil, kernel.Invalid("%s: %.60s: want a path to one value, of names and numbers: $.a.b[0]", where, source)
 		}
 	}
-	r.path = x
-	return r, nil
+	if len(x) > 2 && x[1] == jp.Child("responses") {
+		if n, is := x[2].(jp.Nth); is && int(n) >= c.responses {
+			return nil, kernel.Invalid("%s: %.60s: there are at most %d responses before this call, numbered from 0", where, source, c.responses)
+		}
+	}
+	return x, nil
 }
 
 // splice is the suffix of a text that is JSON.
@@ -363,6 +407,8 @@ func (c *compiler) leaf(where, s string) (node, error) {
 		return node{kind: 't', text: t}, err
 	case spliced > 1:
 		return node{}, kernel.Invalid("%s: %.60q: a value may have only one %s", where, s, splice)
+	case len(t) == 1 && t[0].ref != nil && len(t[0].ref.paths) > 1:
+		return node{}, kernel.Invalid("%s: %.60q: with %s, the reference must have one path", where, s, splice)
 	case len(t) != 1 || t[0].ref == nil:
 		return node{}, kernel.Invalid("%s: %.60q: with %s, the reference must be the whole string: \"${X}%s\"", where, s, splice, splice)
 	}

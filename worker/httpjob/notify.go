@@ -72,20 +72,41 @@ func (w *work) notify(ctx context.Context, state string, status int, r httpspec.
 			continue
 		}
 		n := note{State: state, Call: asJSON(to.Call), Notice: asJSON(newNotice(status, r, time.Now())), Requests: w.calls, Final: final}
-		for _, v := range []struct {
-			to  *json.RawMessage
-			is  any
-			has bool
-		}{{&n.Named, w.state.Named, len(w.state.Named) > 0}, {&n.Responses, w.state.Responses, len(w.state.Responses) > 0}, {&n.Args, w.args, len(w.args) > 0}} {
-			if v.has {
-				*v.to = asJSON(v.is)
-			}
-		}
+		w.lend(&n, w.plan.Notify[i])
 		k := kernel.Notify{Run: at.Run, App: w.cfg.App, Worker: at.Worker, Attempt: at.Number, N: uint32(w.notified), Body: asJSON(n)}
+		if k.Check() != nil { // too large, or nested too deeply: the state alone is still sent
+			jobs.Log(ctx).Warn("a notification is sent without the data of responses", "notification", i, "state", state, "bytes", len(k.Body))
+			bare := r
+			bare.Data = nil
+			n.Notice, n.Named, n.Responses, n.Args = asJSON(newNotice(status, bare, time.Now())), nil, nil, nil
+			k.Body = asJSON(n)
+		}
 		e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: at.Tenant, Actor: "worker:" + at.Worker, Command: k}
 		if err := w.store.Apply(ctx, []kernel.Envelope{e})[0].Err; err != nil {
 			jobs.Log(ctx).Warn("a notification cannot be sent", "notification", i, "state", state, "err", err.Error())
 		}
+	}
+}
+
+// lend gives a notification the values that its call needs.
+func (w *work) lend(n *note, t *httpspec.Template) {
+	named := map[string]any{}
+	for _, name := range t.Named() {
+		if v, ok := w.state.Named[name]; ok {
+			named[name] = v
+		}
+	}
+	if len(named) > 0 {
+		n.Named = asJSON(named)
+	}
+	if !t.Paths() {
+		return
+	}
+	if len(w.state.Responses) > 0 {
+		n.Responses = asJSON(w.state.Responses)
+	}
+	if len(w.args) > 0 {
+		n.Args = asJSON(w.args)
 	}
 }
 
@@ -119,34 +140,28 @@ func (r *Runner) ends(ctx context.Context, tenant jobs.Tenant, n *notification) 
 
 // meant returns the call of a notification as the job defines it now: a worker chooses what a notification contains,
 // but only the job chooses its recipients.
-func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *notification) (*httpspec.Plan, error) {
+func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *notification) (*httpspec.Plan, *httpspec.Template, error) {
 	d, err := r.store.Definition(ctx, tenant, n.Job)
 	switch {
 	case err != nil && jobs.CodeOf(err) == jobs.NotFound:
-		return nil, jobs.NoRetry(fmt.Errorf("job %.200s of this notification is deleted", n.Job))
+		return nil, nil, jobs.NoRetry(fmt.Errorf("job %.200s of this notification is deleted", n.Job))
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	}
 	none := jobs.NoRetry(fmt.Errorf("job %.200s does not define this notification (any more)", n.Job))
 	if kernel.NoHTTP(d.Policy.HTTP) {
-		return nil, none
+		return nil, nil, none
 	}
 	plan, err := httpspec.Parse(d.Policy.HTTP)
 	if err != nil {
-		return nil, jobs.NoRetry(err)
+		return nil, nil, jobs.NoRetry(err)
 	}
-	for _, to := range plan.Notification {
-		call := asJSON(to.Call)
-		if !reflect.DeepEqual(parsed(call), parsed(n.Body.Call)) {
-			continue
+	for i, to := range plan.Notification {
+		if reflect.DeepEqual(parsed(asJSON(to.Call)), parsed(n.Body.Call)) {
+			return plan, plan.Notify[i], nil
 		}
-		alone, err := httpspec.Parse(asJSON(map[string]any{"request": []json.RawMessage{call}, "serviceName": plan.ServiceName}))
-		if err != nil {
-			return nil, jobs.NoRetry(err)
-		}
-		return alone, nil
 	}
-	return nil, none
+	return nil, nil, none
 }
 
 // deliver makes the call of a notification.
@@ -160,17 +175,21 @@ func (r *Runner) deliver(ctx context.Context, n notification) error {
 			return err
 		}
 	}
-	plan, err := r.meant(ctx, at.Tenant, &n)
+	plan, call, err := r.meant(ctx, at.Tenant, &n)
 	if err != nil {
 		return err
 	}
-	v := httpspec.Values{Variables: r.cfg.Variables, Secrets: r.cfg.Secrets, System: map[string]any{
+	v := httpspec.Values{Variables: r.cfg.Variables, Secrets: r.cfg.Secrets, Lenient: true, System: map[string]any{
 		httpspec.JobID: string(n.Job), httpspec.ExecuteNumber: n.Due, httpspec.RequestCounts: n.Body.Requests, httpspec.NotifyBody: parsed(n.Body.Notice),
 		httpspec.FeedbackURL: "", httpspec.InnerFeedbackURL: ""}} // recipients of notifications do not call back
-	v.Named, _ = parsed(n.Body.Named).(map[string]any)
+	v.Named = map[string]any{}
+	named, _ := parsed(n.Body.Named).(map[string]any)
+	for _, name := range call.Named() { // null for a response that the run never got
+		v.Named[name] = named[name]
+	}
 	v.Args, _ = parsed(n.Body.Args).(map[string]any)
 	v.Responses, _ = parsed(n.Body.Responses).([]any)
-	a, err := r.send(ctx, plan.Steps[0], v, map[string]string{"Idempotency-Key": at.Run.String()}, "notification", httpspec.NewMask(plan.Hidden(r.cfg.Secrets)...))
+	a, err := r.send(ctx, call, v, map[string]string{"Idempotency-Key": at.Run.String()}, "notification", httpspec.NewMask(plan.Hidden(r.cfg.Secrets)...))
 	if err == nil && a.Status >= 300 {
 		err = fmt.Errorf("the answer was %d: %.300s", a.Status, a.Body)
 	}

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -134,24 +136,32 @@ func (w *work) step(ctx context.Context) error {
 	if a.Status >= 400 {
 		report.Status, report.Error = httpspec.StatusFailed, status
 	}
+	before := w.state
+	w.answered(i, answer) // its notifications may use it
 	if !w.plan.Async || a.Status >= 400 {
 		w.notify(ctx, status, a.Status, report)
 	}
 	if a.Status >= 400 {
+		w.state = before
 		return jobs.Fail(status, fmt.Errorf("request %d was answered with %d: %.300s", i+1, a.Status, a.Body))
 	}
 	if a.Cut {
 		return jobs.NoRetry(fmt.Errorf("request %d was answered with more than %d bytes", i+1, MaxKept))
 	}
-	w.state.Responses = append(w.state.Responses, answer)
+	w.state.Step++
+	return w.keep(ctx)
+}
+
+// answered adds the response to a request to those that calls may use.
+func (w *work) answered(i int, answer any) {
+	w.state.Responses = append(slices.Clip(w.state.Responses), answer)
 	if name := w.plan.Request[i].RespEnvName; name != "" {
+		w.state.Named = maps.Clone(w.state.Named)
 		if w.state.Named == nil {
 			w.state.Named = map[string]any{}
 		}
 		w.state.Named[name] = answer
 	}
-	w.state.Step++
-	return w.keep(ctx)
 }
 
 // keep saves the state, if the job wants that.
@@ -316,7 +326,8 @@ func (w *work) values(ctx context.Context) httpspec.Values {
 	outer, inner := w.feedbackURLs(ctx)
 	return httpspec.Values{Variables: w.cfg.Variables, Named: w.state.Named, Responses: w.state.Responses, Args: w.args, Secrets: w.cfg.Secrets,
 		System: map[string]any{httpspec.JobID: string(at.Key), httpspec.ExecuteNumber: at.Due.UnixMilli(), httpspec.RequestCounts: w.calls,
-			httpspec.FeedbackURL: outer, httpspec.InnerFeedbackURL: inner}} // "" without callbacks
+			httpspec.FeedbackURL: outer, httpspec.InnerFeedbackURL: inner, // "" without callbacks
+			httpspec.NotifyBody: nil}} // only notifications have one
 }
 
 // failed sends the notifications of a failure, and of the end of the run if no attempt follows.

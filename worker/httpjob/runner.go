@@ -92,12 +92,12 @@ func (r *Runner) Run(ctx context.Context, args []byte) error {
 }
 
 // Check returns what is wrong with an HTTP job, and where, before it is stored. For a job that runs here it also
-// returns which services and secrets are missing.
+// returns which services, secrets and variables are missing.
 func (c *Config) Check(app string, raw []byte) (place string, err error) {
 	if c == nil || app != cmp.Or(c.App, App) {
 		return httpspec.Check(raw)
 	}
-	return httpspec.CheckFor(raw, c.Services, c.Secrets)
+	return httpspec.CheckFor(raw, c.Services, c.Secrets, c.Variables)
 }
 
 // plan returns what a job is to do; without a plan if it is no HTTP job. It is read again for a run of a newer
