@@ -59,7 +59,7 @@ type seedExecutionsInput struct {
 type SeedExecution struct {
 	ExecutionID   string    `json:"executionId"`
 	JobID         jobs.Key  `json:"jobId"`
-	ExecuteNumber int64     `json:"executeNumber" doc:"The due time of the run, in milliseconds since 1970."`
+	ExecuteNumber uint32    `json:"executeNumber" doc:"The number of the run among the runs of its job, from 1."`
 	Status        string    `json:"status" doc:"failed, succeed, or empty while it is unfinished."`
 	State         string    `json:"state"`
 	Error         string    `json:"error,omitempty"`
@@ -85,12 +85,12 @@ func (a *API) routeSeed() {
 		func(ctx context.Context, asker ops.Who, in *seedDocumentInput) (any, error) {
 			return nil, a.seedDeclare(ctx, asker, in, ops.How{Fresh: true})
 		})
-	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-update-job", Method: http.MethodPost, Path: "/jobs/{jobId}/update", Summary: "Change a job and restart its timer"},
+	seedRoute(a, ops.Admin, huma.Operation{OperationID: "seed-update-job", Method: http.MethodPost, Path: "/jobs/{jobId}/update", Summary: "Update a job and execute it", Description: "The timer begins anew: a job without one runs once, now."},
 		func(ctx context.Context, asker ops.Who, in *seedDocumentInput) (any, error) {
 			if _, err := a.ops.Job(ctx, asker, jobs.Key(in.JobID), 0); err != nil {
 				return nil, err
 			}
-			return nil, a.seedDeclare(ctx, asker, in, ops.How{})
+			return nil, a.seedDeclare(ctx, asker, in, ops.How{Restart: true})
 		})
 	seedRoute(a, ops.Viewer, huma.Operation{OperationID: "seed-get-job", Method: http.MethodGet, Path: "/jobs/{jobId}", Summary: "Read a job as a seed document"},
 		func(ctx context.Context, asker ops.Who, in *SeedJobPath) (any, error) {
@@ -146,7 +146,7 @@ type SeedChildLog struct {
 
 type seedChildrenInput struct {
 	ParentJobID string `query:"parentJobId" required:"true" maxLength:"200"`
-	Execution   int64  `query:"execution" required:"true" doc:"The executeNumber of the parent's run."`
+	Execution   uint32 `query:"execution" required:"true" doc:"The executeNumber of the parent's run."`
 }
 
 type seedChildrenByIDInput struct {
@@ -217,7 +217,7 @@ func (a *API) seedChildren(ctx context.Context, asker ops.Who, run *kernel.Run) 
 }
 
 func executionOf(run *kernel.Run) SeedExecution {
-	e := SeedExecution{ExecutionID: run.ID.String(), JobID: run.Key, ExecuteNumber: run.Due.UnixMilli(), State: run.State.String(), Error: run.Problem(), Datetime: run.Created}
+	e := SeedExecution{ExecutionID: run.ID.String(), JobID: run.Key, ExecuteNumber: run.Execution, State: run.State.String(), Error: run.Problem(), Datetime: run.Created}
 	switch {
 	case run.State == jobs.Succeeded:
 		e.Status = "succeed"

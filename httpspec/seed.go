@@ -30,7 +30,7 @@ type Document struct {
 	MaxRetries     *int            `json:"maxRetries,omitempty"`
 
 	ParentJob          string `json:"parentJob,omitempty"`
-	ParentJobExecution int64  `json:"parentJobExecution,omitempty"`
+	ParentJobExecution uint32 `json:"parentJobExecution,omitempty"`
 
 	Job
 }
@@ -86,13 +86,10 @@ func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
 	s := timetable.Settings(when)
 	s.HTTP = new(json.RawMessage(raw))
 	s.Name, s.Description = new(d.JobName), new(d.JobDescription)
-	if tags := d.tags(); len(tags) > 0 {
-		s.Tags = &tags
-	}
-	if d.ParentJob != "" {
-		s.Parent = &d.ParentJob
-	}
-	s.MaxConcurrency, s.Overlap = new(1), new(jobs.OverlapSkip) // one execution at a time
+	tags := append(d.tags(), given(timer, timerOf(&kernel.Policy{Schedule: when.Expr, First: when.Due, End: when.End}, now))...)
+	s.Tags = &tags
+	s.Parent, s.First, s.End = &d.ParentJob, new(kernel.Instant(when.Due)), new(kernel.Instant(when.End)) // also none, which an update may bring
+	s.MaxConcurrency, s.Overlap = new(1), new(jobs.OverlapSkip)                                           // one execution at a time
 	s.Timeout = new(seedTimeout)
 	if d.TimeoutSeconds != nil {
 		s.Timeout = new(time.Duration(*d.TimeoutSeconds) * time.Second)
@@ -108,7 +105,7 @@ func (d *Document) tags() (tags []string) {
 		}
 	}
 	if d.ParentJobExecution != 0 {
-		tags = append(tags, "parentJobExecution="+strconv.FormatInt(d.ParentJobExecution, 10))
+		tags = append(tags, "parentJobExecution="+strconv.FormatUint(uint64(d.ParentJobExecution), 10))
 	}
 	return tags
 }
@@ -165,16 +162,13 @@ func DocumentOf(d *kernel.Definition, active bool) (*Document, error) {
 			out.CreatorName = v
 		}
 		if v, is := strings.CutPrefix(tag, "parentJobExecution="); is {
-			out.ParentJobExecution, _ = strconv.ParseInt(v, 10, 64) // otherwise it is a tag of another system
+			n, _ := strconv.ParseUint(v, 10, 32) // otherwise it is a tag of another system
+			out.ParentJobExecution = uint32(n)
 		}
 	}
 	out.ParentJob = p.Parent
-	out.Timer = &schedule.Timer{DueTime: "0s", Period: schedule.External}
-	if p.Schedule != "" {
-		out.Timer.Period = p.Schedule
-		if !p.First.IsZero() {
-			out.Timer.DueTime = p.First.UTC().Format(time.DateTime)
-		}
+	if t := timer(d); t != (schedule.Timer{}) {
+		out.Timer = &t
 	}
 	for _, r := range p.RetryRules {
 		if slices.Contains(r.Codes, "*") {

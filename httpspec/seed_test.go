@@ -1,6 +1,8 @@
 package httpspec_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,7 +49,7 @@ func settingsOf(t *testing.T, doc string) (*httpspec.Document, kernel.Settings) 
 
 func TestTheSeedsLongExample(t *testing.T) {
 	_, s := settingsOf(t, long)
-	if *s.Name != "school" || *s.Description != "goes on" || fmt.Sprint(*s.Tags) != "[creator=001 creatorName=service-client]" ||
+	if *s.Name != "school" || *s.Description != "goes on" || fmt.Sprint(*s.Tags) != "[creator=001 creatorName=service-client dueTime=2s ttl=5d3s]" ||
 		*s.Schedule != "0 0/5 * * * ?" || !s.End.Equal(written.Add(5*24*time.Hour+3*time.Second)) || *s.Timeout != 15*time.Second || *s.Retries != 5 {
 		t.Errorf("%+v", s)
 	}
@@ -80,6 +82,54 @@ func TestDocumentsComeBack(t *testing.T) {
 	if err != nil || doc.Creator != "001" || doc.CreatorName != "service-client" || *doc.Active != 1 || *doc.TimeoutSeconds != 15 || len(doc.Request) != 2 || len(doc.Retry) != 3 ||
 		doc.Timer.Period != "0 0/5 * * * ?" || doc.CheckURL.URL == "" || len(doc.Notification) != 1 {
 		t.Errorf("%+v, %v", doc, err)
+	}
+}
+
+// A timer is read as it was given, as long as it is what the job does.
+func TestS2_02TimersComeBack(t *testing.T) {
+	for given, want := range map[string]string{
+		``: `null`,
+		`{"dueTime":"2023-10-01 09:00:01","period":"0s"}`:            ``,
+		`{"dueTime":"2099-10-1 09:00:01","period":"5m"}`:             ``,
+		`{"dueTime":"1h","period":"5m"}`:                             ``,
+		`{"dueTime":"PT1H","period":"R4/PT3S"}`:                      ``,
+		`{"dueTime":"10s","period":"R4/PT3S"}`:                       ``,
+		`{"dueTime":"2s","period":"0 0/5 * * * ?","ttl":"5d3s"}`:     ``,
+		`{"dueTime":"0s","period":"0 */1 * * * ?","ttl":"P5DT3S"}`:   ``,
+		`{"dueTime":"0s","period":"1 0 9 1 10 ? 2030","ttl":"120h"}`: ``,
+		`{"dueTime":"","period":"5m"}`:                               ``,
+		`{"dueTime":"1h","period":""}`:                               ``,
+		`{"dueTime":"0s","period":"external"}`:                       ``,
+		`{"dueTime":"10m","period":"0s","ttl":"2h"}`:                 ``,
+	} {
+		doc := `{"request":[{"url":"http://x/"}],"timer":` + cmp.Or(given, "null") + `}`
+		_, s := settingsOf(t, doc)
+		d := &kernel.Definition{Key: "a", Kind: kernel.Recurring, Edits: s, Anchor: written.Add(2 * time.Second)} // it took a while
+		d.Policy = d.Resolve(&kernel.Global{})
+		read := func() string {
+			back, err := httpspec.DocumentOf(d, true)
+			if err != nil {
+				t.Fatal(err)
+			}
+			raw, err := json.Marshal(back.Timer)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(raw)
+		}
+		if got := read(); got != cmp.Or(want, given) {
+			t.Errorf("%s came back as %s", given, got)
+		}
+		d.Policy.Schedule, d.Policy.First, d.Policy.End, d.Anchor = "7m", time.Time{}, written.Add(27*time.Hour+30*time.Minute), written
+		if got := read(); got != `{"dueTime":"0s","period":"7m","ttl":"1d3h30m"}` {
+			t.Errorf("%s was edited, and is %s", given, got)
+		}
+	}
+	_, s := settingsOf(t, `{"request":[{"url":"http://x/"}],"timer":{"dueTime":"1h","period":"5m","ttl":"1d"},"parentJob":"p"}`)
+	_, next := settingsOf(t, `{"request":[{"url":"http://x/"}],"timer":{"dueTime":"0s","period":"0 * * * * ?"}}`)
+	after := next.Over(s)
+	if !after.First.IsZero() || !after.End.IsZero() || *after.Parent != "" || fmt.Sprint(*after.Tags) != "[]" {
+		t.Errorf("an update leaves first %v, end %v, parent %q and tags %v of the document before", after.First, after.End, *after.Parent, *after.Tags)
 	}
 }
 

@@ -29,6 +29,8 @@ type AttemptInfo struct {
 	Index, Total int
 	// Revision of the job when the run was created.
 	Revision uint64
+	// Number of the run among the runs of its HTTP job, from 1; 0 for other jobs.
+	Execution uint32
 }
 
 // Part returns the index of this run in its broadcast and the number of the broadcast's runs: a broadcast to three

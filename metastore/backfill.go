@@ -75,6 +75,7 @@ func (c *change) backfill(k kernel.Backfill) error {
 		c.tx.Put(&now)
 	}
 	for _, run := range runs {
+		c.executes(d, run)
 		if err := c.begin(run, "", run.Due); err != nil {
 			return err
 		}

@@ -184,7 +184,9 @@ func (c *change) edit(k kernel.Edit) error {
 		return err
 	}
 	edits := k.Set.Over(row.Edits.Without(k.Clear))
-	if edits.Equal(&row.Edits) {
+	// A repeated restart finds what the first did: its revision, and a schedule that began with it.
+	done := k.IfRevision != 0 && row.Revision == k.IfRevision+1 && row.Anchor.Equal(row.Edited)
+	if edits.Equal(&row.Edits) && (!k.Restart || done) {
 		return c.same(row)
 	}
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
@@ -193,15 +195,22 @@ func (c *change) edit(k kernel.Edit) error {
 	d := *row
 	d.Edits = edits
 	p := d.Resolve(c.global())
-	if len(row.Undecided) >= kernel.MaxUndecided && !p.SameTimes(&row.Policy) {
+	restarts := k.Restart && p.SameTimes(&row.Policy)
+	if len(row.Undecided) >= kernel.MaxUndecided && (restarts || !p.SameTimes(&row.Policy)) {
 		return kernel.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times before a leader read it: try again when there is a leader", k.Key, kernel.MaxUndecided)
 	}
 	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
 		return kernel.Invalid("job %s: start %s would be after end %s", k.Key, stamp(p.Start), stamp(p.End))
 	}
+	if restarts {
+		c.reschedule(&d, row)
+	}
 	c.changed(&d, row)
 	c.remember(row)
 	was, is := held(row.Edits.Changed(&d.Edits), &row.Policy, &d.Policy)
+	if restarts {
+		is["restarted"] = true
+	}
 	c.audit(jobTarget(k.Key), was, is)
 	return nil
 }

@@ -66,6 +66,10 @@ func (c *change) fire(k kernel.Fire) error {
 		if c.live(run.ID) != nil {
 			continue
 		}
+		if !kernel.NoHTTP(d.Policy.HTTP) {
+			d.Executions++
+			run.Execution = d.Executions
+		}
 		runs = append(runs, run)
 		if d.FixedDelay() {
 			d.Running = run.ID

@@ -66,6 +66,7 @@ func (c *change) follow(parent *kernel.Run, next []*kernel.Definition) error {
 				return err
 			}
 			c.tally(&begun)
+			c.executes(d, &begun)
 			if begun, err = begun.Skip(c.at, why, ""); err != nil {
 				return err
 			}
@@ -73,6 +74,7 @@ func (c *change) follow(parent *kernel.Run, next []*kernel.Definition) error {
 			continue
 		}
 		cause, until := c.held(run, d)
+		c.executes(d, run)
 		if err := c.begin(run, cause, until); err != nil {
 			return err
 		}

@@ -119,6 +119,7 @@ func (c *change) ask(k kernel.Create) error {
 		c.named = max(c.named, made.UnixMilli())
 	}
 	cause, until := c.held(run, d)
+	c.executes(d, run)
 	if err := c.begin(run, cause, until); err != nil {
 		return err
 	}
@@ -184,6 +185,17 @@ func (c *change) fresh(d *kernel.Definition, origin kernel.Origin) *kernel.Run {
 			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap, Failing: p.Failing()},
 	}
 	return run
+}
+
+// executes numbers a new run of an HTTP job.
+func (c *change) executes(d *kernel.Definition, run *kernel.Run) {
+	if kernel.NoHTTP(d.Policy.HTTP) {
+		return
+	}
+	next := *c.row(d.Key)
+	next.Executions++
+	run.Execution = next.Executions
+	c.tx.Put(&next)
 }
 
 // begin starts the life of a new run.

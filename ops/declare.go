@@ -40,6 +40,8 @@ type How struct {
 	Exact bool // edited fields that are not in the declaration follow the code again
 	Dry   bool // only report the changes
 	Fresh bool // only new jobs: existing ones are refused as Conflict
+	// Restart begins the schedules of existing jobs anew, also of jobs that do not change.
+	Restart bool
 }
 
 // MaxWanted is the most jobs of a declaration.
@@ -145,7 +147,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	case w.App != "" && w.App != d.App:
 		return nil, kernel.Refuse(jobs.Conflict, "job %s belongs to app %s, and only its code can move it to another", w.Key, d.App)
 	default:
-		edit.IfRevision = d.Revision
+		edit.IfRevision, edit.Restart = d.Revision, how.Restart
 		p.NextBefore = o.job(d, g, planNext).Next
 		if how.Exact {
 			for _, name := range d.Edits.Given() {
@@ -173,7 +175,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	if err := o.excluding(after, p, calendars); err != nil {
 		return nil, err
 	}
-	if !after.Edits.Equal(&d.Edits) {
+	if !after.Edits.Equal(&d.Edits) || edit.Restart {
 		commands = append(commands, edit)
 	}
 	if p.Does == "" {

@@ -79,7 +79,7 @@ func (o *Ops) edited(d *kernel.Definition, g *kernel.Global, k kernel.Edit) *ker
 	after := *d
 	after.Edits = k.Set.Over(d.Edits.Without(k.Clear))
 	after.Policy = after.Resolve(g)
-	if !after.Policy.SameTimes(&d.Policy) {
+	if k.Restart || !after.Policy.SameTimes(&d.Policy) {
 		after.Anchor = o.Now()
 	}
 	return &after

@@ -36,13 +36,13 @@ func (o *Ops) walk(ctx context.Context, who Who, job jobs.Key, fn func(*kernel.R
 	return nil
 }
 
-// Execution finds the run of a job that was due at a time, in milliseconds since 1970.
-func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number int64) (found *kernel.Run, err error) {
+// Execution finds a run of an HTTP job by its number.
+func (o *Ops) Execution(ctx context.Context, who Who, key jobs.Key, number uint32) (found *kernel.Run, err error) {
 	if _, err := o.definition(ctx, who, key); err != nil {
 		return nil, err
 	}
 	err = o.walk(ctx, who, key, func(run *kernel.Run) bool {
-		if run.Due.UnixMilli() == number {
+		if run.Execution == number {
 			found = run
 		}
 		return found == nil
@@ -68,7 +68,7 @@ func (o *Ops) SeedChildren(ctx context.Context, who Who, run *kernel.Run, lines 
 		return nil, err
 	}
 	for _, d := range all {
-		if d.Policy.Parent != string(run.Key) || !slices.Contains(d.Policy.Tags, ParentExecution+strconv.FormatInt(run.Due.UnixMilli(), 10)) || len(list) >= maxChildLogs {
+		if d.Policy.Parent != string(run.Key) || !slices.Contains(d.Policy.Tags, ParentExecution+strconv.FormatUint(uint64(run.Execution), 10)) || len(list) >= maxChildLogs {
 			continue
 		}
 		page, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Job: d.Key, Limit: 1})

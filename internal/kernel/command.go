@@ -121,6 +121,7 @@ type Edit struct {
 	Set        Settings
 	Clear      []string
 	IfRevision uint64 // refused as Stale if the job has another; 0 = any
+	Restart    bool   // the schedule begins anew, also if it does not change
 }
 
 // Pause pauses a job, until a time or until resumed: due times of a recurring one become ledger ranges, new runs of a

@@ -198,6 +198,8 @@ type Definition struct {
 	Failing int
 	// Purged is the time up to which finished runs were purged by hand.
 	Purged time.Time
+	// Executions counts the runs of an HTTP job; see Run.Execution.
+	Executions uint32
 }
 
 // MaxUndecided is how many schedules of a job may wait for the leader's decision.

@@ -43,8 +43,8 @@ func (c Notify) ID(tenant jobs.Tenant) jobs.ID {
 // Args returns the arguments of that run: the body, and fields that the sender cannot choose. of is the reported run.
 func (c Notify) Args(of *Run) []byte {
 	b := make([]byte, 0, len(c.Body)+len(of.Key)+128)
-	b = append(b, `{"run":"`+of.ID.String()+`","job":"`+string(of.Key)+`","due":`...)
-	b = strconv.AppendInt(b, of.Due.UnixMilli(), 10)
+	b = append(b, `{"run":"`+of.ID.String()+`","job":"`+string(of.Key)+`","execution":`...)
+	b = strconv.AppendUint(b, uint64(of.Execution), 10)
 	b = append(b, `,"body":`...)
 	return append(append(b, c.Body...), '}')
 }

@@ -120,6 +120,10 @@ type Run struct {
 	Depth    uint8     // length of its chain of parent runs; see MaxDepth
 	Budgeted uint8     // of the retry that it waits for: how many budgets have admitted it, the job's and the tenant's
 	Feedback *Feedback // reports of another system; nil = none are expected. Shared, never changed
+
+	// Execution is the run's number among the runs of its HTTP job, from 1. Runs of other jobs have 0, because counting
+	// writes the job's row for each run.
+	Execution uint32
 }
 
 // MaxLosses is how many times a run is retried after its worker was lost. The next loss is attributed to the run: it is

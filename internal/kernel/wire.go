@@ -65,6 +65,7 @@ func wireCommand(c *coder, v *Command) {
 			c.row(func(c *coder) { wireSettings(c, &e.Set) })
 			list(c, &e.Clear, 1, wireString)
 			number(c, &e.IfRevision)
+			c.bool(&e.Restart)
 		})
 	case VerbPause:
 		wireValue(c, v, func(c *coder, p *Pause) { text(c, &p.Key); text(c, &p.Reason); c.time(&p.Until) })

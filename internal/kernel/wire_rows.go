@@ -78,7 +78,7 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != ""
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0
 	c.bool(&has)
 	if !has {
 		return
@@ -91,6 +91,7 @@ func wireRare(c *coder, run *Run) {
 	number(c, &run.Depth)
 	some(c, &run.Feedback, wireFeedback)
 	word(c, &run.Handler)
+	number(c, &run.Execution)
 }
 
 func wireFault(c *coder, f *Fault) {
@@ -288,6 +289,7 @@ func wireDefinition(c *coder, d *Definition) {
 	c.time(&d.Stopped)
 	signed(c, &d.Failing)
 	c.time(&d.Purged)
+	number(c, &d.Executions)
 }
 
 func wireEarlier(c *coder, e *Earlier) {

@@ -186,7 +186,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		}
 		return k
 	case "edit":
-		k := kernel.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
+		k := kernel.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if"))), Restart: w.has("restart")}
 		if c := w.take("clear"); c != "" {
 			k.Clear = strings.Split(c, ",")
 		}

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -435,6 +436,9 @@ func (f *fate) rare(e *kernel.Envelope, s *scene) kernel.Command {
 		}
 		if f.rarely(4) {
 			k.IfRevision = d.Revision - uint64(f.IntN(2))
+		}
+		if k.Restart = f.rarely(4); f.rarely(4) {
+			k.Set.HTTP = new(json.RawMessage(`{"request":[{"url":"http://x/"}]}`))
 		}
 		return k
 	case 4:

@@ -108,6 +108,7 @@ func (tl *telling) sayRun(run *kernel.Run) string {
 	if run.State == jobs.Processing {
 		p.time("until", run.Deadline)
 	}
+	p.add(run.Execution > 0, "execution %d", run.Execution)
 	p.add(run.Handler != "", "handler %s", run.Handler)
 	if at := run.Place; at != nil {
 		p.add(at.Total > 0, "part %d of %d", at.Index, at.Total)

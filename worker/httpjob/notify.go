@@ -44,9 +44,9 @@ func (r *Runner) Jobs() []jobs.Job {
 // notification is the argument of a notification's run: a call with its values, but without its secrets.
 type notification struct {
 	// What the store wrote.
-	Run jobs.ID  `json:"run"` // that it is about
-	Job jobs.Key `json:"job"`
-	Due int64    `json:"due"` // of the run, in milliseconds since 1970
+	Run       jobs.ID  `json:"run"` // that it is about
+	Job       jobs.Key `json:"job"`
+	Execution uint32   `json:"execution"` // the number of the run
 
 	Body note `json:"body"`
 }
@@ -180,7 +180,7 @@ func (r *Runner) deliver(ctx context.Context, n notification) error {
 		return err
 	}
 	v := httpspec.Values{Variables: r.cfg.Variables, Secrets: r.cfg.Secrets, Lenient: true, System: map[string]any{
-		httpspec.JobID: string(n.Job), httpspec.ExecuteNumber: n.Due, httpspec.RequestCounts: n.Body.Requests, httpspec.NotifyBody: parsed(n.Body.Notice),
+		httpspec.JobID: string(n.Job), httpspec.ExecuteNumber: n.Execution, httpspec.RequestCounts: n.Body.Requests, httpspec.NotifyBody: parsed(n.Body.Notice),
 		httpspec.FeedbackURL: "", httpspec.InnerFeedbackURL: ""}} // recipients of notifications do not call back
 	v.Named = map[string]any{}
 	named, _ := parsed(n.Body.Named).(map[string]any)

@@ -325,7 +325,7 @@ func (w *work) values(ctx context.Context) httpspec.Values {
 	at := jobs.Attempt(ctx)
 	outer, inner := w.feedbackURLs(ctx)
 	return httpspec.Values{Variables: w.cfg.Variables, Named: w.state.Named, Responses: w.state.Responses, Args: w.args, Secrets: w.cfg.Secrets,
-		System: map[string]any{httpspec.JobID: string(at.Key), httpspec.ExecuteNumber: at.Due.UnixMilli(), httpspec.RequestCounts: w.calls,
+		System: map[string]any{httpspec.JobID: string(at.Key), httpspec.ExecuteNumber: at.Execution, httpspec.RequestCounts: w.calls,
 			httpspec.FeedbackURL: outer, httpspec.InnerFeedbackURL: inner, // "" without callbacks
 			httpspec.NotifyBody: nil}} // only notifications have one
 }

@@ -45,7 +45,7 @@ func (p *site) seeds(method, path, body string, want int) json.RawMessage {
 type execution struct {
 	ExecutionID   string
 	JobID         string
-	ExecuteNumber int64
+	ExecuteNumber int32
 	Status        string
 	Logs          []struct{ Text string }
 }
@@ -124,6 +124,70 @@ func TestTheSeedsLongExampleRuns(t *testing.T) {
 	p.seeds("GET", "/jobs/20220125", "", 404)
 }
 
+// Executions are counted from 1, whatever starts them; all attempts and calls of one have its number. An update runs a
+// job without a timer once more, also one that says nothing new.
+func TestS2_04And49UpdatesExecuteAndExecutionsCount(t *testing.T) {
+	p := newSite(t, "", func(n int, r seen) (int, string) {
+		if n == 1 && strings.HasPrefix(r.path, "/flaky") {
+			return 500, ""
+		}
+		return 200, `{}`
+	})
+	p.until("a node leads", func() bool { return p.s.Ready(t.Context()) == nil })
+	doc := func(name string) string {
+		return `{"jobName":"` + name + `","creator":"1","creatorName":"one","qos":0,"active":1,"retry":[{"errorEquals":"500","intervalSeconds":0}],
+			"request":[{"method":"POST","url":"service://far/flaky/` + name + `/${executeNumber}/${schedulingExecuteNumber}"}],
+			"notification":[{"method":"POST","url":"service://far/noted/${executeNumber}","stateEquals":"finalSucceed"}]}`
+	}
+	numbers := func(want ...int32) []execution {
+		t.Helper()
+		var list []execution
+		p.until(fmt.Sprintf("executions %v", want), func() bool {
+			list = p.executions("once")
+			ended := slices.IndexFunc(list, func(e execution) bool { return e.Status != "succeed" }) < 0
+			return ended && len(list) >= len(want)
+		})
+		var got []int32
+		for _, e := range list {
+			got = append(got, e.ExecuteNumber)
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("executions %v, want %v", got, want)
+		}
+		return list
+	}
+	p.seeds("POST", "/jobs/once", doc("a"), 200)
+	numbers(1)
+	p.seeds("POST", "/jobs/once/update", doc("b"), 200)
+	numbers(2, 1)
+	p.seeds("POST", "/jobs/once/update", doc("b"), 200)
+	numbers(3, 2, 1)
+	p.seeds("POST", "/jobs/once/trigger", `{"x":1}`, 200)
+	list := numbers(4, 3, 2, 1)
+	id, err := jobs.ParseID(list[0].ExecutionID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.notices(id, 1)
+	p.until("the notifications", func() bool {
+		return slices.ContainsFunc(p.got(), func(r seen) bool { return r.path == "/noted/4" })
+	})
+	paths := map[string]int{}
+	for _, r := range p.got() {
+		paths[r.path]++
+	}
+	for path, want := range map[string]int{"/flaky/a/1/1": 2, "/flaky/b/2/2": 2, "/flaky/b/3/3": 2, "/flaky/b/4/4": 2} {
+		if paths[path] != want {
+			t.Errorf("%s was called %d times, want %d: %v", path, paths[path], want, paths)
+		}
+	}
+	paused := strings.Replace(doc("b"), `"active":1`, `"active":0`, 1)
+	p.seeds("POST", "/jobs/once/update", paused, 200)
+	if doc := string(p.seeds("GET", "/jobs/once", "", 200)); !strings.Contains(doc, `"active":0`) || strings.Contains(doc, `"timer"`) {
+		t.Errorf("%s", doc)
+	}
+}
+
 // A job can belong to one execution of another: what it wrote is found by that, and it is purged with its parent.
 // Finished executions are purged on request.
 func TestS2_08to12FamiliesAndCleaning(t *testing.T) {
@@ -162,7 +226,7 @@ func TestS2_08to12FamiliesAndCleaning(t *testing.T) {
 			return len(list) == 1 && list[0].ExecutionID == child.ExecutionID && list[0].Status == "succeed" && len(list[0].Logs) > 0
 		})
 	}
-	p.seeds("GET", "/main/getChildJobLogs?parentJobId=above&execution=1", "", 404)
+	p.seeds("GET", "/main/getChildJobLogs?parentJobId=above&execution=99", "", 404)
 	p.seeds("GET", "/main/getChildJobLogsByExecutionId?executionId="+jobs.NewID(time.Now()).String(), "", 404)
 
 	for range 3 {
