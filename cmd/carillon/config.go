@@ -178,6 +178,7 @@ var settings = []setting{
 	{"http-jobs.feedback-url", "http-jobs-feedback-url", "", "URL for callbacks of asynchronous HTTP jobs, such as https://jobs.example.com (default: http.url)", textOf(func(c *config) *string { return &c.HTTPJobs.FeedbackURL })},
 	{"http-jobs.inner-feedback-url", "http-jobs-inner-feedback-url", "", "the same URL inside the server's network, if it differs", textOf(func(c *config) *string { return &c.HTTPJobs.InnerFeedback })},
 	{"http-jobs.secrets", "http-jobs-secrets", "", "secrets for HTTP jobs, comma-separated: name@host=file, with + between hosts and files readable by their owner only: BILLING@api.example.com=/etc/carillon/billing", textOf(func(c *config) *string { return &c.HTTPJobs.Secrets })},
+	{"http-jobs.call-timeout", "http-jobs-call-timeout", "60s", "time for one call of an HTTP job, at most 1h", durationOf(func(c *config) *time.Duration { return &c.HTTPJobs.CallTimeout })},
 	{"http-jobs.breaker-after", "http-jobs-breaker-after", "5", "consecutive failures after which a target of HTTP jobs is paused; 0 = never", textOf(func(c *config) *string { return &c.HTTPJobs.BreakerAfter })},
 	{"http-jobs.breaker-pause", "http-jobs-breaker-pause", "2m", "duration of that pause", durationOf(func(c *config) *time.Duration { return &c.HTTPJobs.BreakerPause })},
 	{"retention.bytes", "retention-bytes", "8589934592", "disk space of finished runs in bytes; beyond it the oldest are purged; 0 = unlimited", setRetainBytes},

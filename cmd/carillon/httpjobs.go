@@ -20,6 +20,7 @@ type httpJobsConfig struct {
 	FeedbackURL, InnerFeedback   string
 	BreakerAfter                 string
 	BreakerPause                 time.Duration
+	CallTimeout                  time.Duration
 }
 
 // httpJobs returns the configuration of the worker for HTTP jobs, nil if this process runs none.
@@ -36,7 +37,10 @@ func (c *config) httpJobs() (*httpjob.Config, error) {
 		}
 		out.Breaker.Off = out.Breaker.After == 0
 	}
-	out.Breaker.Pause = h.BreakerPause
+	out.Breaker.Pause, out.CallTimeout = h.BreakerPause, h.CallTimeout
+	if h.CallTimeout < 0 || h.CallTimeout > httpjob.MaxCallTimeout {
+		return nil, usage("invalid http-jobs.call-timeout %v: want 1ms to %v", h.CallTimeout, httpjob.MaxCallTimeout)
+	}
 	if out.Guard.Allow, err = networks(h.Allow); err != nil {
 		return nil, err
 	}

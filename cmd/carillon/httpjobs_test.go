@@ -17,6 +17,10 @@ func TestServerRunsHTTPJobs(t *testing.T) {
 	seen := make(chan string, 1)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		if r.URL.Path == "/never" {
+			<-r.Context().Done()
+			return
+		}
 		seen <- r.Method + " " + r.URL.String() + " " + r.Header.Get("Authorization") + " " + string(body)
 		_, _ = w.Write([]byte(`{"answer":42}`))
 	}))
@@ -28,6 +32,7 @@ func TestServerRunsHTTPJobs(t *testing.T) {
 	t.Setenv("CARILLON_HTTP_JOBS_ALLOW", "127.0.0.1")
 	t.Setenv("CARILLON_HTTP_JOBS_SERVICES", "billing="+target.URL)
 	t.Setenv("CARILLON_HTTP_JOBS_VARIABLES", "REGION=eu")
+	t.Setenv("CARILLON_HTTP_JOBS_CALL_TIMEOUT", "2s")
 	t.Setenv("CARILLON_HTTP_JOBS_SECRETS", "BILLING@127.0.0.1="+secret)
 	p := start(t, "server", "--memory", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--http-jobs")
 	p.post("/api/v1/jobs", `{"key":"billing.ask","kind":"triggered","app":"http","http":{"request":[{"method":"POST","url":"service://billing/ask?region=${REGION}",
@@ -37,6 +42,9 @@ func TestServerRunsHTTPJobs(t *testing.T) {
 		t.Errorf("asked %s, want %s", got, want)
 	}
 	p.get("/api/v1/runs?job=billing.ask&state=Succeeded", succeeded(1))
+	p.post("/api/v1/jobs", `{"key":"billing.never","kind":"triggered","app":"http","retries":0,"http":{"request":[{"url":"service://billing/never"}]}}`)
+	p.post("/api/v1/jobs/billing.never/trigger", `{}`)
+	p.get("/api/v1/runs?job=billing.never&state=Terminated", func(_ int, body []byte) bool { return strings.Contains(string(body), "no answer within 2s") })
 	p.get("/api/v1/jobs/billing.ask", func(_ int, body []byte) bool { return !strings.Contains(string(body), "s3cr3t") })
 	p.end()
 }
@@ -107,6 +115,7 @@ func TestWorkerRefused(t *testing.T) {
 		{"--nats nats://bus.example:4222", 2, "has no TLS"},
 		{"--nats tls://token@bus.example:4222", 2, "nats.token-file"},
 		{"--http-jobs-allow ten", 2, "http-jobs.allow"},
+		{"--http-jobs-call-timeout 2h", 2, "http-jobs.call-timeout"},
 		{"--http 127.0.0.1:0", 2, "unknown flag"},
 		{"--nats nats://127.0.0.1:1", 6, "NATS server nats://127.0.0.1:1 cannot be reached"},
 	} {

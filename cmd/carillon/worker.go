@@ -21,7 +21,7 @@ import (
 // workerFlags are the settings of the table that a worker has flags for.
 var workerFlags = []string{"nats", "nats-user", "nats-password-file", "nats-token-file", "nats-creds-file", "nats-tls-ca", "nats-plain", "debug-addr", "log-level", "log-format", "grace",
 	"http-jobs-allow", "http-jobs-ports", "http-jobs-services", "http-jobs-variables", "http-jobs-secrets",
-	"http-jobs-feedback-url", "http-jobs-inner-feedback-url", "http-jobs-breaker-after", "http-jobs-breaker-pause"}
+	"http-jobs-feedback-url", "http-jobs-inner-feedback-url", "http-jobs-call-timeout", "http-jobs-breaker-after", "http-jobs-breaker-pause"}
 
 func newWorker() *cobra.Command {
 	h := httpWorker{}

@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -108,8 +107,6 @@ const (
 	// MaxKept is how much of an answer is kept; MaxRead is how much is read before the connection is closed.
 	MaxKept = 64 << 10
 	MaxRead = 10 << 20
-	// CallTimeout bounds one call. Longer work must be asynchronous.
-	CallTimeout = 60 * time.Second
 	// idleConns is how many connections to a host are kept for the next call: as many as there may be calls at a time
 	// to a single host, because dialling costs as much as the rest of a call.
 	idleConns = 512
@@ -166,8 +163,6 @@ func call(ctx context.Context, client *http.Client, method, to string, header ma
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
 		return nil, kernel.Invalid("that is no URL to call")
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, CallTimeout, errCallTimeout)
-	defer cancel()
 	var content io.Reader
 	if body != nil {
 		content = strings.NewReader(string(body))
@@ -205,7 +200,13 @@ func call(ctx context.Context, client *http.Client, method, to string, header ma
 	return a, nil
 }
 
-var errCallTimeout = errors.New("no answer within " + strconv.Itoa(int(CallTimeout/time.Second)) + " s")
+// errCallTimeout is the end of a call without an answer.
+var errCallTimeout = errors.New("no answer within")
+
+// within bounds a call.
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("%w %v", errCallTimeout, d))
+}
 
 // reason returns why a call failed, without its URL, which may have a secret.
 func reason(ctx context.Context, err error) error {

@@ -33,7 +33,7 @@ const (
 func (r *Runner) Jobs() []jobs.Job {
 	return []jobs.Job{jobs.NewTriggered(jobs.TriggeredFunc[notification](r.deliver), jobs.Options{
 		Key: kernel.NotifyKey(r.cfg.App), Name: "Notifications", Description: "Sends notifications about runs of HTTP jobs, until they are delivered.",
-		Timeout: 2 * CallTimeout, RetryJitter: jobs.JitterNone, RetryDelayMax: time.Hour,
+		Timeout: 2 * r.cfg.CallTimeout, RetryJitter: jobs.JitterNone, RetryDelayMax: time.Hour,
 		RetryRules: []jobs.RetryRule{
 			{Codes: []string{codeUndelivered}, Attempts: soonTries, Delay: 20 * time.Second, Factor: 1},
 			{Codes: []string{codeWaiting}, Attempts: lateTries, Delay: time.Minute, Factor: 2, MaxDelay: time.Hour},

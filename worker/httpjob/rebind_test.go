@@ -13,6 +13,10 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/outcome"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // names answers look-ups of any name with one address after the other; the last one stays.
@@ -86,13 +90,32 @@ func (waits) RoundTrip(r *http.Request) (*http.Response, error) {
 	return nil, fmt.Errorf("broken off: %w", context.Cause(r.Context()))
 }
 
-// A call has a minute; longer work is for asynchronous jobs.
-func TestS2_21CallsHaveAMinute(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		begun := time.Now()
-		_, err := call(t.Context(), &http.Client{Transport: waits{}}, "GET", "http://a.example/", nil, nil, false)
-		if !errors.Is(err, errCallTimeout) || time.Since(begun) != time.Minute {
-			t.Errorf("%v after %v", err, time.Since(begun))
+// A call has a minute, or what the configuration says; longer work is for asynchronous jobs.
+func TestS2_21CallTimeout(t *testing.T) {
+	plan, err := httpspec.Parse([]byte(`{"request":[{"url":"http://a.example/"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for set, want := range map[time.Duration]time.Duration{0: time.Minute, 90 * time.Second: 90 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			r, err := New(nil, Config{CallTimeout: set})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.client = &http.Client{Transport: waits{}}
+			begun := time.Now()
+			_, err = r.send(t.Context(), plan.Steps[0], httpspec.Values{}, map[string]string{}, "request 1", nil)
+			if outcome.CodeOf(err) != "500" || !strings.Contains(err.Error(), "no answer within "+want.String()) || time.Since(begun) != want {
+				t.Errorf("%v after %v, want %v", err, time.Since(begun), want)
+			}
+			if took := r.Jobs()[0].Options().Timeout; took != 2*want {
+				t.Errorf("a notification has %v", took)
+			}
+		})
+	}
+	for _, wrong := range []time.Duration{-1, 2 * time.Hour} {
+		if _, err := New(nil, Config{CallTimeout: wrong}); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("%v: %v", wrong, err)
 		}
-	})
+	}
 }

@@ -301,6 +301,8 @@ func (r *Runner) send(ctx context.Context, t *httpspec.Template, v httpspec.Valu
 		header[http.CanonicalHeaderKey(name)] = value
 	}
 	a, err := r.breakers.pass(ctx, to, func() (*Answer, error) {
+		ctx, cancel := within(ctx, r.cfg.CallTimeout)
+		defer cancel()
 		return call(ctx, r.client, f.Method, to, header, f.Body, f.IsJSON)
 	})
 	open, put := errors.AsType[*circuitOpen](err)

@@ -25,6 +25,12 @@ type Store interface {
 	Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error)
 }
 
+// The time for one call: the default, and the most.
+const (
+	CallTimeout    = 60 * time.Second
+	MaxCallTimeout = time.Hour
+)
+
 // Config bounds what HTTP jobs may do where they run. The zero value calls public addresses, and knows no services.
 type Config struct {
 	App       string // the worker group whose jobs are run; default App
@@ -37,6 +43,8 @@ type Config struct {
 	// to report their progress. InnerFeedbackURL is the same from within the cluster's network, where that differs.
 	// Without any, asynchronous jobs need a checkUrl.
 	FeedbackURL, InnerFeedbackURL string
+	// CallTimeout bounds one call; default [CallTimeout]. Longer work must be asynchronous.
+	CallTimeout time.Duration
 }
 
 // Runner runs HTTP jobs. Any number of goroutines may share it.
@@ -71,7 +79,10 @@ func New(store Store, c Config) (*Runner, error) {
 			return nil, kernel.Invalid("feedback URL %.100q: it must be a URL such as https://jobs.example.com", base)
 		}
 	}
-	c.App = cmp.Or(c.App, App)
+	if c.CallTimeout < 0 || c.CallTimeout > MaxCallTimeout {
+		return nil, kernel.Invalid("invalid call timeout %v: want more than 0 and at most %v", c.CallTimeout, MaxCallTimeout)
+	}
+	c.App, c.CallTimeout = cmp.Or(c.App, App), cmp.Or(c.CallTimeout, CallTimeout)
 	return &Runner{cfg: c, store: store, client: c.Guard.client(), breakers: newBreakers(c.Breaker), plans: map[jobs.Key]known{}}, nil
 }
 
