@@ -32,6 +32,10 @@ type Document struct {
 	ParentJob          string `json:"parentJob,omitempty"`
 	ParentJobExecution uint32 `json:"parentJobExecution,omitempty"`
 
+	// Fields of the job that a document always shows.
+	Async bool `json:"async"`
+	QoS   int  `json:"qos"`
+
 	Job
 }
 
@@ -58,6 +62,7 @@ func ParseDocument(raw []byte) (*Document, error) {
 	if err := strictly(raw, &d); err != nil {
 		return nil, kernel.Invalid("the job: %v", strings.TrimPrefix(err.Error(), "json: "))
 	}
+	d.Job.Async, d.Job.QoS = d.Async, d.QoS
 	return &d, nil
 }
 
@@ -153,6 +158,7 @@ func DocumentOf(d *kernel.Definition, active bool) (*Document, error) {
 		if err := json.Unmarshal(p.HTTP, &out.Job); err != nil {
 			return nil, fmt.Errorf("job %s: http: %w", d.Key, err)
 		}
+		out.Async, out.QoS = out.Job.Async, out.Job.QoS
 	}
 	for _, tag := range p.Tags {
 		if v, is := strings.CutPrefix(tag, "creator="); is {

@@ -63,6 +63,7 @@ func (o *Ops) SeedChildren(ctx context.Context, who Who, run *kernel.Run, lines 
 	if err != nil {
 		return nil, err
 	}
+	list = slices.DeleteFunc(list, func(c ChildLog) bool { return kernel.SystemKey(c.Key) }) // notifications
 	all, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
 	if err != nil {
 		return nil, err
@@ -72,8 +73,11 @@ func (o *Ops) SeedChildren(ctx context.Context, who Who, run *kernel.Run, lines 
 			continue
 		}
 		page, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), Job: d.Key, Limit: 1})
-		if err != nil || len(page.Runs) == 0 {
-			return list, err
+		if err != nil {
+			return nil, err
+		}
+		if len(page.Runs) == 0 {
+			continue
 		}
 		r := page.Runs[0]
 		if slices.ContainsFunc(list, func(c ChildLog) bool { return c.ID == r.ID }) {

@@ -45,11 +45,11 @@ func TestS2_46NotificationBodies(t *testing.T) {
 	}
 	when := regexp.MustCompile(`"datetime":"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d"`)
 	for path, want := range map[string]string{
-		"GET /get":        `{"httpStatus":"200","response":{"status":"succeed","datetime":"T","data":{"rows":[1,2]}}}`,
-		"POST /post/good": `{"httpStatus":"200","response":{"status":"finalSucceed","datetime":"T","data":{"rows":[1,2]}}}`,
+		"GET /get":        `{"httpStatus":"200","response":{"status":"succeed","message":"","error":"","progress":"","datetime":"T","data":{"rows":[1,2]}}}`,
+		"POST /post/good": `{"httpStatus":"200","response":{"status":"finalSucceed","message":"","error":"","progress":"","datetime":"T","data":{"rows":[1,2]}}}`,
 		"POST /inside":    `{"rows":{"rows":[1,2]},"who":"ann","of":"good"}`,
-		"POST /failed":    `{"httpStatus":"500","response":{"status":"failed","error":"500","datetime":"T","data":{"why":"disk full"}}}`,
-		"PUT /end":        `{"httpStatus":"500","response":{"status":"finalFailed","message":"request 1 was answered with 500: {\"why\":\"disk full\"}","error":"500","datetime":"T"}}`,
+		"POST /failed":    `{"httpStatus":"500","response":{"status":"failed","message":"","error":"500","progress":"","datetime":"T","data":{"why":"disk full"}}}`,
+		"PUT /end":        `{"httpStatus":"500","response":{"status":"finalFailed","message":"request 1 was answered with 500: {\"why\":\"disk full\"}","error":"500","progress":"","datetime":"T","data":{}}}`,
 		"POST /missing":   `{"rows":{"why":"disk full"},"later":null,"first":""}`,
 	} {
 		var bodies []string

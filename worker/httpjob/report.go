@@ -12,15 +12,28 @@ import (
 
 // notice is the body of a notification.
 type notice struct {
-	HTTPStatus string          `json:"httpStatus"` // of the answer that it is about; "" if there was none
-	Response   httpspec.Report `json:"response"`
+	HTTPStatus string   `json:"httpStatus"` // of the answer that it is about; "" if there was none
+	Response   response `json:"response"`
+}
+
+// response is a report with all fields of the seed, also empty ones.
+type response struct {
+	Status   string          `json:"status"`
+	Message  string          `json:"message"`
+	Error    string          `json:"error"`
+	Progress string          `json:"progress"`
+	Datetime string          `json:"datetime"`
+	Data     json.RawMessage `json:"data"`
 }
 
 // datetime is how the seed writes times.
 const datetime = "2006-01-02 15:04:05"
 
 func newNotice(status int, r httpspec.Report, now time.Time) notice {
-	n := notice{Response: r}
+	n := notice{Response: response(r)}
+	if n.Response.Data == nil {
+		n.Response.Data = json.RawMessage("{}")
+	}
 	if status > 0 {
 		n.HTTPStatus = strconv.Itoa(status)
 	}

@@ -261,7 +261,7 @@ func (w *work) receive(ctx context.Context, status int, r *httpspec.Report) (don
 
 // over fails the work that the requests began: the next attempt makes them all anew.
 func (w *work) over(ctx context.Context, err error) error {
-	w.state = state{}
+	w.state = state{Status: w.state.Status}
 	if kept := w.keep(ctx); kept != nil {
 		jobs.Log(ctx).Warn("the saved state could not be removed", "err", kept.Error())
 	}
