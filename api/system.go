@@ -25,12 +25,30 @@ type Settings struct {
 	RetryBudget  Rate     `json:"retryBudget" doc:"Rate limit of retries of all jobs; later ones are spread."`
 	Revision     uint64   `json:"revision"`
 	Kept         *Kept    `json:"kept,omitempty" doc:"Retention of finished runs; not in the response to a change."`
+	Sources      []Source `json:"sources" nullable:"false" doc:"The value of each setting, and where it comes from."`
 	Released     int      `json:"released,omitempty" doc:"Held runs that this change started."`
 	Discarded    int      `json:"discarded,omitempty" doc:"Held runs that this change cancelled."`
 }
 
+// Source is a setting of all jobs with its value, and where that comes from.
+type Source struct {
+	Name      string     `json:"name" doc:"Name in a change and in reset; defaults.retries is the default of the jobs' setting retries."`
+	App       string     `json:"app,omitempty" doc:"The app whose jobs have this default."`
+	Value     any        `json:"value"`
+	Triggered any        `json:"triggered,omitempty" doc:"Value for triggered jobs, if it differs."`
+	From      string     `json:"from" enum:"built-in,file,tenant,app" doc:"file: the configuration file of a server; tenant, app: a request or a page."`
+	By        string     `json:"by,omitempty" doc:"Who set it."`
+	At        *time.Time `json:"at,omitempty"`
+	File      any        `json:"file,omitempty" doc:"Value of the configuration file, which this value overrules until it is reset."`
+}
+
 func settingsOf(g *kernel.Global) Settings {
-	return Settings{Recurring: debugOf(g.RecurringDebug), Triggered: debugOf(g.TriggeredDebug), MisfireAfter: Duration(g.Late()),
+	sources := ops.Sources(g)
+	list := make([]Source, len(sources))
+	for i, s := range sources {
+		list[i] = Source{Name: s.Name, App: s.App, Value: inAPI(s.Value), Triggered: inAPI(s.Triggered), From: s.Kind, By: s.By, At: when(s.At), File: inAPI(s.File)}
+	}
+	return Settings{Sources: list, Recurring: debugOf(g.RecurringDebug), Triggered: debugOf(g.TriggeredDebug), MisfireAfter: Duration(g.Late()),
 		NewJobs: string(cmp.Or(g.NewJobs, kernel.NewEnabled)), MaxJobs: g.Quota(), Jobs: g.Jobs, Revision: g.Revision,
 		AppLimits: LimitsOf(g.AppLimits), RetryBudget: Rate(g.Budget())}
 }
@@ -45,6 +63,9 @@ type configureInput struct {
 		MaxJobs        *int      `json:"maxJobs,omitempty" minimum:"0" maximum:"100000000" doc:"0 = 1,000,000."`
 		AppLimits      *[]Limit  `json:"appLimits,omitempty" maxItems:"1000" nullable:"false" doc:"The whole list, by app; applies to new runs."`
 		RetryBudget    *Rate     `json:"retryBudget,omitempty" doc:"Rate limit of retries of all jobs; none = no rate limit."`
+		Defaults       *Policy   `json:"defaults,omitempty" doc:"Defaults of the jobs' settings, such as zone and retries."`
+		App            string    `json:"app,omitempty" maxLength:"200" doc:"Defaults and reset concern the jobs of this app."`
+		Reset          []string  `json:"reset,omitempty" maxItems:"100" nullable:"false" doc:"Settings, by their names in sources, that follow the configuration file again, or else the built-in value."`
 	}
 }
 
@@ -201,7 +222,10 @@ func (a *API) apps(ctx context.Context, _ *none) (*struct{ Body appList }, error
 func (a *API) configure(ctx context.Context, in *configureInput) (*struct{ Body Settings }, error) {
 	b := &in.Body
 	k := kernel.Configure{RecurringDebug: b.RecurringDebug, TriggeredDebug: b.TriggeredDebug, MisfireAfter: (*time.Duration)(b.MisfireAfter),
-		MaxJobs: b.MaxJobs, NewJobs: (*kernel.NewJobs)(b.NewJobs), RetryBudget: (*jobs.Rate)(b.RetryBudget)}
+		MaxJobs: b.MaxJobs, NewJobs: (*kernel.NewJobs)(b.NewJobs), RetryBudget: (*jobs.Rate)(b.RetryBudget), App: b.App, Reset: b.Reset}
+	if b.Defaults != nil {
+		k.Defaults = new(b.Defaults.settings())
+	}
 	if b.AppLimits != nil {
 		k.AppLimits = new(Limits(*b.AppLimits))
 	}

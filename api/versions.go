@@ -58,8 +58,8 @@ type rollbackInput struct {
 
 // Owner is the source of a field's value.
 type Owner struct {
-	Kind   string     `json:"kind" enum:"defaults,code,edit"`
-	By     string     `json:"by,omitempty" doc:"Who made the edit, if known."`
+	Kind   string     `json:"kind" enum:"file,tenant,app,code,edit" doc:"file: the configuration file of a server; tenant, app: the defaults of all jobs, of an app's jobs."`
+	By     string     `json:"by,omitempty" doc:"Who set it, if known."`
 	At     *time.Time `json:"at,omitempty"`
 	Reason string     `json:"reason,omitempty"`
 }

@@ -281,11 +281,6 @@ func (g *gathering) defined(e *kernel.Envelope) {
 	case kernel.Edit:
 		g.says(t, &k.Set)
 	case kernel.Configure:
-		for _, s := range []*kernel.Settings{k.RecurringDefaults, k.TriggeredDefaults} {
-			if s != nil {
-				g.says(t, s)
-			}
-		}
 		for _, l := range valueOr(k.AppLimits) {
 			g.apps[t] = append(g.apps[t], l.Name)
 		}
@@ -349,7 +344,7 @@ func (g *gathering) pointed(e *kernel.Envelope) {
 	case kernel.Hand:
 		g.freed(kernel.GateRef(t, k.Gate), handPerSweep)
 	case kernel.Configure:
-		if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok && k.AppLimits != nil {
+		if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok && (k.AppLimits != nil || slices.Contains(k.Reset, kernel.FieldAppLimits)) {
 			for _, l := range global.AppLimits {
 				g.freed(kernel.GateRef(t, kernel.AppGate(l.Name)), handPerCommand)
 			}
@@ -400,9 +395,6 @@ func (g *gathering) followers(run *kernel.Run) {
 	keys := g.follow[t]
 	if d, ok := g.have[kernel.DefinitionRef(t, run.Key)].(*kernel.Definition); ok {
 		keys = slices.Concat(keys, d.Policy.OnSuccess, d.Policy.OnFailure, d.Code.Follow(), d.Edits.Follow())
-	}
-	if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok {
-		keys = slices.Concat(keys, global.RecurringDefaults.Follow(), global.TriggeredDefaults.Follow())
 	}
 	for _, name := range keys {
 		key := jobs.Key(name)
@@ -518,7 +510,6 @@ func (g *gathering) gatesOf(t jobs.Tenant, key jobs.Key, args []byte, want func(
 		}
 	}
 	if global, ok := g.have[kernel.GlobalRef(t)].(*kernel.Global); ok {
-		owners = append(owners, &global.RecurringDefaults, &global.TriggeredDefaults)
 		for _, l := range global.AppLimits {
 			if l.Name == app || slices.Contains(g.moved[t], l.Name) {
 				names[kernel.AppGate(l.Name)] = true
@@ -577,9 +568,9 @@ func (g *gathering) needsOf(run *kernel.Run) {
 	}
 }
 
-func valueOr[T any](v *[]T) []T {
+func valueOr[T any](v *T) (none T) {
 	if v == nil {
-		return nil
+		return none
 	}
 	return *v
 }

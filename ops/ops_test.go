@@ -314,6 +314,26 @@ func TestDebugModeLetsGo(t *testing.T) {
 	}
 }
 
+// A changed configuration releases no run that the debug mode of a person holds; a reset to it does.
+func TestAFileReleasesNoHeldRun(t *testing.T) {
+	d := newFixture(t)
+	if _, err := d.Configure(t.Context(), ann, kernel.Configure{TriggeredDebug: new(true)}, ""); err != nil {
+		t.Fatal(err)
+	}
+	d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
+	file := kernel.Configure{File: &kernel.File{Defaults: kernel.Settings{Retries: new(3)}}}
+	if done, err := d.Configure(t.Context(), ann, file, ops.HeldRelease); err != nil || done.Released != 0 || !done.TriggeredDebug.On {
+		t.Errorf("the file: %+v, %v", done, err)
+	}
+	reset := kernel.Configure{Reset: []string{kernel.FieldTriggeredDebug}}
+	if _, err := d.Configure(t.Context(), ann, reset, ""); !errors.Is(err, jobs.Conflict) {
+		t.Errorf("a reset that does not say what to do with held runs: %v", err)
+	}
+	if done, err := d.Configure(t.Context(), ann, reset, ops.HeldRelease); err != nil || done.Released != 1 || done.TriggeredDebug.On {
+		t.Errorf("the reset: %+v, %v", done, err)
+	}
+}
+
 func TestTail(t *testing.T) {
 	d := newFixture(t)
 	run, err := d.Trigger(t.Context(), ann, kernel.Create{Key: "app.work"})

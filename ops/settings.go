@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/jobs/schedule"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -52,7 +53,15 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 	if err := held.check(); err != nil {
 		return Configured{}, err
 	}
-	off := k.TriggeredDebug != nil && !*k.TriggeredDebug
+	if k.Defaults != nil {
+		if err := CheckDefaults(*k.Defaults); err != nil {
+			return Configured{}, err
+		}
+	}
+	off, err := o.switchesOff(ctx, who, k)
+	if err != nil {
+		return Configured{}, err
+	}
 	if off && held == "" {
 		n, err := o.HeldBack(ctx, who)
 		if err != nil {
@@ -77,6 +86,37 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 	}
 	done.Let, err = o.letGo(ctx, who.onBehalf("settings"), rows, held)
 	return done, after(err)
+}
+
+// switchesOff reports whether a change switches triggered debug mode off.
+func (o *Ops) switchesOff(ctx context.Context, who Who, k kernel.Configure) (bool, error) {
+	if k.TriggeredDebug != nil {
+		return !*k.TriggeredDebug, nil
+	}
+	g, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return false, err
+	}
+	reset := slices.Contains(k.Reset, kernel.FieldTriggeredDebug)
+	if k.File == nil && !reset || g.Setter("", kernel.FieldTriggeredDebug) != nil && !reset {
+		return false, nil
+	}
+	file := &g.File
+	if k.File != nil {
+		file = k.File
+	}
+	return file.TriggeredDebug == nil || !*file.TriggeredDebug, nil
+}
+
+// CheckDefaults checks defaults of jobs, and whether their time zone exists.
+func CheckDefaults(s kernel.Settings) error {
+	if err := (kernel.Configure{Defaults: &s}).Check(); err != nil || s.Zone == nil {
+		return err
+	}
+	if _, err := schedule.Parse(schedule.Spec{Expr: "@daily", Zone: *s.Zone}); err != nil {
+		return kernel.Invalid("default zone: %v", err)
+	}
+	return nil
 }
 
 // heldBack lists the runs that triggered debug mode holds back, oldest first.

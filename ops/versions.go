@@ -32,18 +32,20 @@ type Difference struct {
 
 // Owner is the source of a field's value.
 type Owner struct {
-	Kind   string // "built in", "defaults", "code" or "edit"
-	By     string // of an edit: who made it; "" if not known
+	Kind   string
+	By     string // who set it; "" if not known
 	At     time.Time
 	Reason string
 }
 
 // The kinds of owner.
 const (
-	OwnerBuiltIn  = "built in"
-	OwnerDefaults = "defaults"
-	OwnerCode     = "code"
-	OwnerEdit     = "edit"
+	OwnerBuiltIn = "built-in"
+	OwnerFile    = "file"   // the configuration file of a server
+	OwnerTenant  = "tenant" // the settings of all jobs
+	OwnerApp     = "app"    // the settings of an app's jobs
+	OwnerCode    = "code"
+	OwnerEdit    = "edit"
 )
 
 // past is a job with its earlier settings, oldest first; the last of said is the current ones.
@@ -204,14 +206,7 @@ func (o *Ops) Owners(ctx context.Context, who Who, key jobs.Key) (map[string]Own
 	if err != nil {
 		return nil, err
 	}
-	defaults := &p.global.TriggeredDefaults
-	if p.job.Kind == kernel.Recurring {
-		defaults = &p.global.RecurringDefaults
-	}
-	owners := map[string]Owner{}
-	for _, name := range defaults.Given() {
-		owners[name] = Owner{Kind: OwnerDefaults}
-	}
+	owners := DefaultOwners(p.global, p.job.App)
 	for _, name := range p.job.Code.Given() {
 		owners[name] = Owner{Kind: OwnerCode}
 	}
@@ -230,4 +225,19 @@ func (p *past) editor(name string) Owner {
 		}
 	}
 	return Owner{Kind: OwnerEdit}
+}
+
+// DefaultOwners returns the owner of each default of an app's jobs that is not built in.
+func DefaultOwners(g *kernel.Global, app string) map[string]Owner {
+	owners, own := map[string]Owner{}, g.OfApp(app)
+	for _, name := range g.File.Defaults.Given() {
+		owners[name] = Owner{Kind: OwnerFile, By: g.File.By, At: g.File.At}
+	}
+	for _, name := range g.Defaults.Given() {
+		owners[name] = ownerOf(g, "", kernel.InDefaults+name, false)
+	}
+	for _, name := range own.Given() {
+		owners[name] = ownerOf(g, app, kernel.InDefaults+name, false)
+	}
+	return owners
 }

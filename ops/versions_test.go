@@ -106,15 +106,20 @@ func TestRollback(t *testing.T) {
 
 func TestOwners(t *testing.T) {
 	d := edited(t)
-	if _, err := d.Configure(t.Context(), ann, kernel.Configure{RecurringDefaults: &kernel.Settings{Timeout: new(time.Minute)}}, ""); err != nil {
-		t.Fatal(err)
+	file := kernel.File{Defaults: kernel.Settings{Timeout: new(time.Hour), Zone: new("Europe/Berlin"), Misfire: new(jobs.MisfireSkip)}}
+	for _, k := range []kernel.Configure{{File: &file}, {Defaults: &kernel.Settings{Timeout: new(time.Minute)}}, {App: "app", Defaults: &kernel.Settings{Misfire: new(jobs.MisfireAll)}}} {
+		if _, err := d.Configure(t.Context(), ann, k, ""); err != nil {
+			t.Fatal(err)
+		}
 	}
 	owners, err := d.Owners(t.Context(), ann, "app.often")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for field, want := range map[string]ops.Owner{
-		"timeout": {Kind: ops.OwnerDefaults}, "description": {Kind: ops.OwnerCode}, "retries": {},
+		"zone":    {Kind: ops.OwnerFile, By: ann.Actor, At: d.Ops.Now()},
+		"timeout": {Kind: ops.OwnerTenant, By: ann.Actor, At: d.Ops.Now()},
+		"misfire": {Kind: ops.OwnerApp, By: ann.Actor, At: d.Ops.Now()}, "description": {Kind: ops.OwnerCode}, "retries": {},
 		"schedule": {Kind: ops.OwnerEdit, By: "person:bob", At: time.Date(2026, 11, 21, 14, 0, 0, 0, time.UTC), Reason: "too often"},
 	} {
 		if owners[field] != want {

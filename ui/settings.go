@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"runtime"
 	"slices"
@@ -32,8 +33,11 @@ type settingsPage struct {
 	WasLimits, WasBudget          string // the values when the form was made
 	NewJobs                       kernel.NewJobs
 	Fault                         string
-	Field                         string // the refused form: misfire, limits, newJobs, recurring, triggered
-	Defaults                      []defaultRow
+	Field                         string   // the refused form: misfire, limits, newJobs, recurring, triggered, defaults, reset
+	Defaults, AppDefaults         []source // of jobs
+	Sources                       map[string]source
+	Names                         []string // of settings with a default
+	Name, Value, App              string   // the default as typed
 	About                         About
 	Leader                        ops.Leader
 	Purging                       ops.Purging
@@ -52,11 +56,12 @@ type debugMode struct {
 	Fault string
 }
 
-// defaultRow is a default that jobs follow unless it is set for them.
-type defaultRow struct {
-	Name                 string
-	Recurring, Triggered string
-	SaidR, SaidT         bool // it is set for all jobs of the kind
+// source is a setting, with its values as pages show them and where they come from.
+type source struct {
+	ops.Source
+	Admin                bool
+	Recurring, Triggered string // of a default
+	InFile               string // value of the configuration file that it overrules; "" = none
 }
 
 func (u *UI) settings(r *http.Request, v visitor) (answer, error) {
@@ -68,7 +73,7 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 	if err != nil {
 		return answer{}, err
 	}
-	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(kernel.DefaultMisfireAfter), Limits: kernel.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, kernel.NewEnabled), Defaults: defaultRows(global),
+	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(kernel.DefaultMisfireAfter), Limits: kernel.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, kernel.NewEnabled), Names: kernel.DefaultFields(),
 		About: u.about, Purging: u.ops.Cleaning(), Purged: global.Purged, Leader: u.ops.Live().Leader(), Go: runtime.Version(), Revision: global.Revision,
 		Modes: []debugMode{
 			{Kind: "recurring", Debug: global.RecurringDebug, Does: "Recurring jobs do not fire. Its due times go to the ledger and do not run later."},
@@ -80,6 +85,7 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 		}
 	}
 	p.WasLimits, p.WasBudget = p.Limits, p.Budget
+	p.sources(global)
 	add(&p)
 	return answer{page: "settings", title: "Settings", data: p}, nil
 }
@@ -88,6 +94,9 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 func (u *UI) configure(r *http.Request, v visitor) (answer, error) {
 	if r.PostForm.Has("budget") {
 		return u.configureLimits(r, v)
+	}
+	if r.PostForm.Has("reset") || r.PostForm.Has("default") {
+		return u.configureDefaults(r, v)
 	}
 	if r.PostForm.Has("newJobs") {
 		v.Who.Reason = r.PostFormValue("reason")
@@ -155,6 +164,37 @@ func (u *UI) configureLimits(r *http.Request, v visitor) (answer, error) {
 	return goTo("/settings", "settings"), nil
 }
 
+// configureDefaults sets a default of jobs, or resets a setting.
+func (u *UI) configureDefaults(r *http.Request, v visitor) (answer, error) {
+	k := kernel.Configure{App: strings.TrimSpace(r.PostFormValue("app"))}
+	field := "reset"
+	var err error
+	if r.PostForm.Has("reset") {
+		k.Reset = []string{r.PostFormValue("reset")}
+	} else {
+		field, k.Defaults = "defaults", &kernel.Settings{}
+		err = readDefault(k.Defaults, r.PostFormValue("default"), r.PostFormValue("value"))
+	}
+	if err == nil {
+		v.Who.Reason = r.PostFormValue("reason")
+		_, err = u.ops.Configure(r.Context(), v.Who, k, "")
+	}
+	if err != nil {
+		return u.unsettled(r, v, field, err)
+	}
+	return goTo("/settings", "settings"), nil
+}
+
+// readDefault sets a default to a text as the form of a job has it.
+func readDefault(to *kernel.Settings, name, text string) error {
+	for _, s := range settings {
+		if s.Name == name {
+			return s.read(to, text, "")
+		}
+	}
+	return kernel.Invalid("there is no setting %.60q", name)
+}
+
 // debug switches a debug mode, and redirects to the page of the switch.
 func (u *UI) debug(r *http.Request, v visitor) (answer, error) {
 	on := r.PostFormValue("on") == "true"
@@ -189,6 +229,8 @@ func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (ans
 		case "limits":
 			p.Limits, p.Budget = r.PostFormValue("limits"), r.PostFormValue("budget")
 			p.WasLimits, p.WasBudget = r.PostFormValue("was.limits"), r.PostFormValue("was.budget")
+		case "defaults":
+			p.Name, p.Value, p.App = r.PostFormValue("default"), r.PostFormValue("value"), r.PostFormValue("app")
 		case "purge":
 			p.PurgeJob, p.PurgeAge = r.PostFormValue("job"), r.PostFormValue("age")
 		}
@@ -202,23 +244,46 @@ func (u *UI) unsettled(r *http.Request, v visitor, field string, err error) (ans
 	return a, failed
 }
 
-// ofOneJob are settings that the defaults of all jobs rarely have: the page shows them only if they are set.
-var ofOneJob = []string{"name", "description", "tags", "schedule", "start", "end", "first", "args", "parent", "onSuccess", "onFailure", "pin", "routeBy"}
-
-// defaultRows are the defaults of jobs, in the order of the form of a job.
-func defaultRows(g *kernel.Global) (rows []defaultRow) {
+// sources fills in where each setting comes from.
+func (p *settingsPage) sources(g *kernel.Global) {
+	p.Sources = map[string]source{}
 	recurring := (&kernel.Definition{Kind: kernel.Recurring}).Resolve(g)
 	triggered := (&kernel.Definition{Kind: kernel.Triggered}).Resolve(g)
-	saidR, saidT := g.RecurringDefaults.Given(), g.TriggeredDefaults.Given()
-	for _, s := range settings {
-		r, t := slices.Contains(saidR, s.Name), slices.Contains(saidT, s.Name)
-		if slices.Contains(ofOneJob, s.Name) && !r && !t {
-			continue
+	for _, s := range ops.Sources(g) {
+		row := source{Source: s, Admin: p.Admin()}
+		name, isDefault := strings.CutPrefix(s.Name, kernel.InDefaults)
+		i := slices.IndexFunc(settings, func(f setting) bool { return f.Name == name })
+		switch {
+		case !isDefault:
+			if s.File != nil {
+				row.InFile = fmt.Sprint(s.File)
+			}
+			p.Sources[s.Name] = row
+		case s.App != "":
+			own := kernel.Policy{}
+			set := g.OfApp(s.App)
+			set.Lay(&own)
+			row.Recurring = plainWords(settings[i], &own)
+			p.AppDefaults = append(p.AppDefaults, row)
+		default:
+			row.Recurring, row.Triggered = plainWords(settings[i], &recurring), plainWords(settings[i], &triggered)
+			if s.File != nil {
+				file := kernel.Policy{}
+				g.File.Defaults.Lay(&file)
+				row.InFile = plainWords(settings[i], &file)
+			}
+			p.Defaults = append(p.Defaults, row)
 		}
-		s.Choices = nil // the values, and not their labels
-		rows = append(rows, defaultRow{s.Name, s.Words(&recurring), s.Words(&triggered), r, t})
 	}
-	return rows
+}
+
+// Field returns the name without its prefix.
+func (s source) Field() string { return strings.TrimPrefix(s.Name, kernel.InDefaults) }
+
+// plainWords returns a value for pages, without the label of a choice.
+func plainWords(s setting, p *kernel.Policy) string {
+	s.Choices = nil
+	return s.Words(p)
 }
 
 // shortDuration formats a duration: 30s, 1h.

@@ -20,7 +20,7 @@ import (
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/plain"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // Sources of a setting: flags override the environment, which overrides the file, which overrides the defaults. All use
@@ -67,13 +67,7 @@ type config struct {
 		Exact bool
 	}
 
-	// Settings of the scheduler itself; nil = not set.
-	DebugRecurring *bool
-	DebugTriggered *bool
-	MaxConcurrency *int
-	Overlap        *jobs.Overlap
-	NewJobs        *kernel.NewJobs
-	Keep           keeps
+	Scheduler kernel.File // settings of the scheduler itself
 
 	Limits limitsConfig
 
@@ -88,19 +82,6 @@ type config struct {
 
 // keyPair are the files of a certificate and its key; "" = there are none.
 type keyPair struct{ Cert, Key string }
-
-// keeps are the defaults for the retention of finished runs; nil = not set.
-type keeps struct {
-	For       *time.Duration `json:"keepFor,omitempty"`
-	Succeeded *int           `json:"keepSucceeded,omitempty"`
-	Others    *int           `json:"keepOthers,omitempty"`
-}
-
-func (k *keeps) set() bool { return k.For != nil || k.Succeeded != nil || k.Others != nil }
-
-func (k *keeps) same(o *keeps) bool {
-	return same(k.For, o.For) && same(k.Succeeded, o.Succeeded) && same(k.Others, o.Others)
-}
 
 // limitsConfig bounds what one address, token or tenant can take of this process.
 type limitsConfig struct {
@@ -193,14 +174,15 @@ var settings = []setting{
 	{"limits.waiting-runs", "", "2000000", "max waiting runs of one tenant", countOf(func(c *config) *int { return &c.Limits.WaitingRuns })},
 	{"limits.waiting-runs-per-token", "", "1500000", "max waiting runs of one token; workers of an app, and bus clients of a tenant, count as one", countOf(func(c *config) *int { return &c.Limits.WaitingRunsPerToken })},
 	{"limits.jobs-per-app", "", "10000", "max jobs that workers may register in one app", countOf(func(c *config) *int { return &c.Limits.JobsPerApp })},
-	{"scheduler.debug.recurring", "", "", "debug mode of recurring jobs: due times create no runs", givenBool(func(c *config) **bool { return &c.DebugRecurring })},
-	{"scheduler.debug.triggered", "", "", "debug mode of triggered jobs: their runs are held", givenBool(func(c *config) **bool { return &c.DebugTriggered })},
-	{"scheduler.defaults.maxConcurrency", "", "", "default concurrency limit of a job; 0 = no limit", setMaxConcurrency},
-	{"scheduler.defaults.overlap", "", "", "default for a run without a free slot: skip, queue, queue_one or replace", setOverlap},
-	{"scheduler.defaults.keepFor", "", "", "retention of finished runs, such as 120h; 0s = forever", setKeepFor},
-	{"scheduler.defaults.keepSucceeded", "", "", "number of succeeded runs kept for each job; 0 = all", setKept(func(k *keeps) **int { return &k.Succeeded })},
-	{"scheduler.defaults.keepOthers", "", "", "number of other finished runs kept for each job; 0 = all", setKept(func(k *keeps) **int { return &k.Others })},
+	{"scheduler.debug.recurring", "", "", "debug mode of recurring jobs: due times create no runs", givenBool(func(c *config) **bool { return &c.Scheduler.RecurringDebug })},
+	{"scheduler.debug.triggered", "", "", "debug mode of triggered jobs: their runs are held", givenBool(func(c *config) **bool { return &c.Scheduler.TriggeredDebug })},
 	{"scheduler.newJobs", "", "", "state of newly registered jobs: enabled or disabled", setNewJobs},
+}
+
+func init() {
+	for _, name := range kernel.DefaultFields() {
+		settings = append(settings, setting{"scheduler.defaults." + name, "", "", "default of the jobs' setting " + name, setDefault(name)})
+	}
 }
 
 // env is the environment variable of a key: scheduler.defaults.maxConcurrency is
@@ -324,37 +306,19 @@ func setEvery(c *config, text string) error {
 	return nil
 }
 
-func setMaxConcurrency(c *config, text string) error {
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		return fmt.Errorf("invalid value %q: want a whole number", text)
-	}
-	c.MaxConcurrency = &n
-	return (&kernel.Settings{MaxConcurrency: &n}).Check()
-}
-
 func setNewJobs(c *config, text string) error {
-	c.NewJobs = new(kernel.NewJobs(text))
-	return kernel.Configure{NewJobs: c.NewJobs}.Check()
+	c.Scheduler.NewJobs = new(kernel.NewJobs(text))
+	return kernel.Configure{NewJobs: c.Scheduler.NewJobs}.Check()
 }
 
-func setKeepFor(c *config, text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("invalid value %q: want a duration such as 120h", text)
-	}
-	c.Keep.For = &d
-	return (&kernel.Settings{KeepFor: &d}).Check()
-}
-
-func setKept(at func(*keeps) **int) func(*config, string) error {
+func setDefault(name string) func(*config, string) error {
 	return func(c *config, text string) error {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return fmt.Errorf("invalid value %q: want a whole number", text)
+		var s kernel.Settings
+		if err := s.Read(name, text); err != nil {
+			return err
 		}
-		*at(&c.Keep) = &n
-		return (&kernel.Settings{KeepOthers: &n}).Check()
+		c.Scheduler.Defaults = s.Over(c.Scheduler.Defaults)
+		return ops.CheckDefaults(s)
 	}
 }
 
@@ -365,11 +329,6 @@ func setRetainBytes(c *config, text string) error {
 	}
 	c.RetainBytes = cmp.Or(n, -1)
 	return nil
-}
-
-func setOverlap(c *config, text string) error {
-	c.Overlap = new(jobs.Overlap(text))
-	return (&kernel.Settings{Overlap: c.Overlap}).Check()
 }
 
 // addFlags adds the flags of the table to a command, except those named.

@@ -47,7 +47,7 @@ func TestSettingPrecedence(t *testing.T) {
 	if got := c.values["log.level"].origin; !strings.HasSuffix(got, "c.yaml:5") {
 		t.Errorf("log.level comes from %s", got)
 	}
-	if c.DebugRecurring != nil || c.MaxConcurrency != nil {
+	if c.Scheduler.RecurringDebug != nil || c.Scheduler.Defaults.MaxConcurrency != nil {
 		t.Error("an unset setting has a value")
 	}
 }
@@ -64,7 +64,7 @@ func TestSchedulerSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !*c.DebugRecurring || *c.DebugTriggered || *c.MaxConcurrency != 1 || *c.Overlap != jobs.OverlapSkip {
+	if !*c.Scheduler.RecurringDebug || *c.Scheduler.TriggeredDebug || *c.Scheduler.Defaults.MaxConcurrency != 1 || *c.Scheduler.Defaults.Overlap != jobs.OverlapSkip {
 		t.Errorf("%+v", c)
 	}
 }
@@ -214,7 +214,7 @@ func TestPrintedConfigIsAConfig(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, c.print(true))
 	}
-	if again.Node != "007" || !*again.DebugTriggered || again.print(false) != c.print(false) {
+	if again.Node != "007" || !*again.Scheduler.TriggeredDebug || again.print(false) != c.print(false) {
 		t.Errorf("it became\n%s", again.print(false))
 	}
 }
@@ -287,25 +287,4 @@ func TestHelpIsComplete(t *testing.T) {
 		}
 	}
 	walk(newRoot(os.Stdout, os.Stderr))
-}
-
-func TestSaidOnlyWhenNew(t *testing.T) {
-	yes, no, one := true, false, 1
-	for _, c := range []struct {
-		name        string
-		before, now configured
-		fresh       bool
-	}{
-		{"nothing is set", configured{}, configured{}, false},
-		{"set for the first time", configured{}, configured{Recurring: &yes}, true},
-		{"the same as before", configured{Recurring: &yes}, configured{Recurring: new(true)}, false},
-		{"changed", configured{Recurring: &yes}, configured{Recurring: &no}, true},
-		{"no longer set", configured{Recurring: &yes}, configured{}, false},
-		{"defaults", configured{}, configured{MaxConcurrency: &one}, true},
-		{"the same defaults", configured{MaxConcurrency: &one}, configured{MaxConcurrency: new(1)}, false},
-	} {
-		if _, fresh := c.before.command(c.now); fresh != c.fresh {
-			t.Errorf("%s: a command: %v", c.name, fresh)
-		}
-	}
 }

@@ -187,22 +187,3 @@ func TestPortIsTaken(t *testing.T) {
 		t.Errorf("server: exit code %d: %s", code, errs.String())
 	}
 }
-
-// The scheduler's settings of the configuration are sent once; a user's later change survives the next start.
-func TestConfigSpeaksOnce(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("CARILLON_SCHEDULER_DEBUG_RECURRING", "true")
-	args := []string{"server", "--data", dir, "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}
-	p := start(t, args...)
-	p.get("/api/v1/settings", func(_ int, body []byte) bool {
-		return bytes.Contains(body, []byte(`"recurringDebug":{"on":true,"by":"config:node"`))
-	})
-	p.patch("/api/v1/settings", `{"recurringDebug":false}`)
-	p.end()
-	p = start(t, args...)
-	p.get("/readyz", ok)
-	p.get("/api/v1/settings", func(_ int, body []byte) bool {
-		return bytes.Contains(body, []byte(`"recurringDebug":{"on":false,"by":"person:api"`))
-	})
-	p.end()
-}

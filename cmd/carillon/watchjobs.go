@@ -96,13 +96,13 @@ func (p *process) applyJobs(ctx context.Context, s *embed.Scheduler, applied str
 		return applied, err
 	}
 	now := hex.EncodeToString(sum.Sum(nil))
-	last, err := p.lastConfigured()
+	last, err := p.lastApplied()
 	if err != nil || now == applied {
 		return now, err
 	}
 	if now == last.Jobs {
 		// The store may have changed since then: restored from an older backup, or empty.
-		p.log.Info("the watched jobs are not applied: they equal those recorded in configured.json", "source", p.source(), "dir", p.cfg.Data)
+		p.log.Info("the watched jobs are not applied: they equal those recorded in applied.json", "source", p.source(), "dir", p.cfg.Data)
 		return now, nil
 	}
 	if err := p.declare(ctx, s, list, calendars); err != nil {

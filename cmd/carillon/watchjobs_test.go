@@ -170,7 +170,7 @@ func TestASourceKeepsItsSecret(t *testing.T) {
 	p.end()
 }
 
-// configured.json is outside the store, which may be replaced. A start that therefore applies nothing logs that once, with
+// applied.json is outside the store, which may be replaced. A start that therefore applies nothing logs that once, with
 // the file to delete.
 func TestUnchangedSourceIsLogged(t *testing.T) {
 	var logged bytes.Buffer
@@ -203,8 +203,8 @@ func TestUnchangedSourceIsLogged(t *testing.T) {
 		}
 	}
 	run(1, "the watched jobs are applied")
-	run(0, "they equal those recorded in configured.json\" source="+p.cfg.Jobs.From+" dir="+p.cfg.Data)
-	if err := os.Remove(p.dir("configured.json")); err != nil {
+	run(0, "they equal those recorded in applied.json\" source="+p.cfg.Jobs.From+" dir="+p.cfg.Data)
+	if err := os.Remove(p.dir("applied.json")); err != nil {
 		t.Fatal(err)
 	}
 	run(1, "the watched jobs are applied")

@@ -248,19 +248,6 @@ type Expire struct {
 // Cancel cancels a run.
 type Cancel struct{ ID jobs.ID }
 
-// Configure changes the settings of a tenant. Nil fields do not change.
-type Configure struct {
-	RecurringDebug    *bool
-	TriggeredDebug    *bool
-	RecurringDefaults *Settings
-	TriggeredDefaults *Settings
-	MisfireAfter      *time.Duration
-	MaxJobs           *int // 0 = DefaultMaxJobs
-	NewJobs           *NewJobs
-	AppLimits         *[]jobs.Limit
-	RetryBudget       *jobs.Rate
-}
-
 // Lead starts a leader's term. Fires of older terms are refused from then on.
 type Lead struct {
 	Term uint64
@@ -290,7 +277,6 @@ func (Returned) Verb() Verb   { return VerbReturned }
 func (Checkpoint) Verb() Verb { return VerbCheckpoint }
 func (Expire) Verb() Verb     { return VerbExpire }
 func (Cancel) Verb() Verb     { return VerbCancel }
-func (Configure) Verb() Verb  { return VerbConfigure }
 func (Lead) Verb() Verb       { return VerbLead }
 func (Refresh) Verb() Verb    { return VerbRefresh }
 func (Forget) Verb() Verb     { return VerbForget }
@@ -516,34 +502,6 @@ func (c Expire) Check() error {
 
 // Check validates the cancel.
 func (c Cancel) Check() error { return checkRun(c.ID, "-", 1) }
-
-// Check validates the settings.
-func (c Configure) Check() error {
-	for _, s := range []*Settings{c.RecurringDefaults, c.TriggeredDefaults} {
-		if s != nil {
-			if err := s.Check(); err != nil {
-				return err
-			}
-		}
-	}
-	if c.AppLimits != nil {
-		if err := CheckAppLimits(*c.AppLimits); err != nil {
-			return err
-		}
-	}
-	if c.RetryBudget != nil {
-		if err := checkRate(*c.RetryBudget, "retry budget"); err != nil {
-			return err
-		}
-	}
-	if err := within("max jobs", c.MaxJobs, 0, 100*DefaultMaxJobs); err != nil {
-		return err
-	}
-	if err := oneOf("new jobs", c.NewJobs, NewEnabled, NewDisabled); err != nil {
-		return err
-	}
-	return within("misfire after", c.MisfireAfter, time.Second, MaxDuration)
-}
 
 // Check validates the term.
 func (c Lead) Check() error {

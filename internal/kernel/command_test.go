@@ -145,7 +145,7 @@ func TestCommandsCheckThemselves(t *testing.T) {
 		{"hand nothing", Hand{}, "needs a gate"},
 		{"clear an unknown field", Edit{Key: "k", Clear: []string{"key"}}, "no field"},
 		{"edit to nonsense", Edit{Key: "k", Set: Settings{Retries: new(-1)}}, "retries"},
-		{"defaults of nonsense", Configure{TriggeredDefaults: &Settings{Retries: new(-1)}}, "retries"},
+		{"defaults of nonsense", Configure{Defaults: &Settings{Retries: new(-1)}}, "retries"},
 		{"misfire after 0", Configure{MisfireAfter: new(time.Duration(0))}, "misfire"},
 		{"register a kind of its own", Register{App: "a", Worker: "w", Job: Declaration{Key: "k", Kind: 3}}, "want recurring or triggered"},
 		{"register version -1", Register{App: "a", Worker: "w", Job: Declaration{Key: "k", Kind: 1, Version: -1}}, "-1"},

@@ -69,7 +69,7 @@ func TestNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := &Definition{Key: "k", Kind: Recurring, Code: s}
-	p := d.Resolve(&Global{RecurringDefaults: Settings{MaxConcurrency: new(5), Timeout: new(time.Minute), Retries: new(3)}})
+	p := d.Resolve(&Global{Defaults: Settings{MaxConcurrency: new(5), Timeout: new(time.Minute), Retries: new(3)}})
 	if p.MaxConcurrency != 0 || p.Timeout != 0 || p.Retries != 0 {
 		t.Errorf("None became concurrency %d, timeout %v, retries %d", p.MaxConcurrency, p.Timeout, p.Retries)
 	}

@@ -278,80 +278,6 @@ func (d *Definition) Silent(g *Global, due time.Time) Reason {
 	return ""
 }
 
-// Debug is a debug mode: while it is on, no job of its kind runs by itself.
-type Debug struct {
-	On bool
-	By string
-	At time.Time
-}
-
-// Global is the settings of a tenant: the debug modes and the defaults of jobs.
-type Global struct {
-	Tenant            jobs.Tenant
-	RecurringDebug    Debug
-	TriggeredDebug    Debug
-	RecurringDefaults Settings
-	TriggeredDefaults Settings
-	MisfireAfter      time.Duration // 0 = DefaultMisfireAfter
-	Revision          uint64        // counts the changes of the settings
-	MaxJobs           int           // max number of jobs; 0 = DefaultMaxJobs
-	NewJobs           NewJobs       // state of a job that a worker registers for the first time; "" = NewEnabled
-	AppLimits         []jobs.Limit  // by app, the limit of its parallel runs and starts
-	RetryBudget       *jobs.Rate    // rate limit of retries of all jobs; nil = DefaultRetryBudget
-
-	// Counters that commands maintain. Revision does not count their changes.
-	Jobs   int    // number of jobs
-	Admins int    // number of admin tokens that never expire
-	Audits uint64 // number of the last audit
-
-	// Calendars counts the changes of calendars. A fire of a job that uses any names the one that it is based on.
-	Calendars     uint64
-	CalendarCount int // number of calendars
-
-	// Purged is the time up to which finished runs of all jobs were purged by hand.
-	Purged time.Time
-}
-
-// NewJobs is the state of a job that a worker registers for the first time.
-type NewJobs string
-
-// The states of a new job.
-const (
-	NewEnabled  NewJobs = "enabled"
-	NewDisabled NewJobs = "disabled" // a person enables it, once all workers have it
-)
-
-// DefaultMaxJobs is the default limit of a tenant's jobs: more than a million definitions come from a program that
-// creates keys where it should create runs.
-const DefaultMaxJobs = 1_000_000
-
-// Quota returns the limit of jobs.
-func (g *Global) Quota() int {
-	if g.MaxJobs > 0 {
-		return g.MaxJobs
-	}
-	return DefaultMaxJobs
-}
-
-// Budget returns the rate limit of retries of all jobs.
-func (g *Global) Budget() jobs.Rate {
-	if g.RetryBudget != nil {
-		return *g.RetryBudget
-	}
-	return DefaultRetryBudget
-}
-
-// DefaultMisfireAfter is how late a due time may be and still fire by itself.
-const DefaultMisfireAfter = 30 * time.Second
-
-// Late returns how late a due time may be and still fire by itself.
-func (g *Global) Late() time.Duration {
-	if g.MisfireAfter > 0 {
-		return g.MisfireAfter
-	}
-	return DefaultMisfireAfter
-}
-
 // builtin returns the built-in settings.
 func builtin(k Kind) Policy {
 	p := Policy{Gap: jobs.GapAfter, Twice: jobs.TwiceFirst, Overlap: jobs.OverlapQueue, Timeout: time.Hour, OnLost: jobs.LostRetry,
@@ -364,16 +290,14 @@ func builtin(k Kind) Policy {
 	return p
 }
 
-// Resolve merges the settings of all owners: built in < defaults < code < edits.
+// Resolve merges the settings of all owners: built in < configuration file < tenant < app < code < edits. An empty zone
+// of the code or of an edit means the default zone.
 func (d *Definition) Resolve(g *Global) Policy {
-	p := builtin(d.Kind)
-	defaults := &g.TriggeredDefaults
-	if d.Kind == Recurring {
-		defaults = &g.RecurringDefaults
-	}
-	for _, s := range []*Settings{defaults, &d.Code, &d.Edits} {
-		s.lay(&p)
-	}
+	p := g.defaults(d.Kind, d.App)
+	zone := p.Zone
+	d.Code.Lay(&p)
+	d.Edits.Lay(&p)
+	p.Zone = cmp.Or(p.Zone, zone)
 	if p.Name == "" {
 		p.Name = string(d.Key)
 	}

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"reflect"
 	"slices"
@@ -231,30 +232,22 @@ func TestSettingsAndPolicyHaveTheSameFields(t *testing.T) {
 	}
 }
 
-// Each owner's word beats those before it, field by field: built in, defaults, code, edits.
+// Each owner overrides those before it, field by field: built in, configuration file, tenant, app, code, edits.
 func TestResolveOrder(t *testing.T) {
 	for i, name := range Fields() {
-		layers := make([]Settings, 3) // defaults, code, edits
-		values := make([]any, 3)
+		layers := make([]Settings, 5) // file, tenant, app, code, edits
+		values := make([]any, 5)
 		for n := range layers {
 			f := reflect.ValueOf(&layers[n]).Elem().Field(i)
 			filler{seed: uint64(n + 1)}.fill(f, name)
 			values[n] = f.Elem().Interface()
 		}
 		for _, kind := range []Kind{Recurring, Triggered} {
-			for top := range 4 { // how many of the owners speak
-				d, g := &Definition{Key: "k", Kind: kind}, &Global{}
-				if top > 0 && kind == Recurring {
-					g.RecurringDefaults = layers[0]
-				} else if top > 0 {
-					g.TriggeredDefaults = layers[0]
-				}
-				if top > 1 {
-					d.Code = layers[1]
-				}
-				if top > 2 {
-					d.Edits = layers[2]
-				}
+			for top := range 6 { // how many of the owners set it
+				set := make([]Settings, 5)
+				copy(set, layers[:top])
+				d := &Definition{Key: "k", Kind: kind, App: "a", Code: set[3], Edits: set[4]}
+				g := &Global{File: File{Defaults: set[0]}, Defaults: set[1], Apps: []AppDefaults{{App: "other", Set: layers[4]}, {App: "a", Set: set[2]}}}
 				want := reflect.ValueOf(builtin(kind)).FieldByName(settingsType.Field(i).Name).Interface()
 				if name == "name" {
 					want = "k"
@@ -271,11 +264,47 @@ func TestResolveOrder(t *testing.T) {
 	}
 }
 
-// The defaults of one kind do not concern the other.
-func TestDefaultsAreByKind(t *testing.T) {
-	g := &Global{RecurringDefaults: Settings{Retries: new(7)}}
-	if d := (&Definition{Kind: Triggered}); d.Resolve(g).Retries != 0 {
-		t.Error("a triggered job follows the defaults of recurring ones")
+// An empty zone of the code or of an edit is the default zone.
+func TestDefaultZone(t *testing.T) {
+	g := &Global{File: File{Defaults: Settings{Zone: new("Europe/Berlin")}}}
+	for _, c := range []struct {
+		code, edit *string
+		want       string
+	}{{nil, nil, "Europe/Berlin"}, {new(""), nil, "Europe/Berlin"}, {new("Asia/Tokyo"), nil, "Asia/Tokyo"}, {new("Asia/Tokyo"), new(""), "Europe/Berlin"}, {nil, new("UTC"), "UTC"}} {
+		d := &Definition{Kind: Recurring, Code: Settings{Zone: c.code}, Edits: Settings{Zone: c.edit}}
+		if got := d.Resolve(g).Zone; got != c.want {
+			t.Errorf("code %v, edit %v: zone %q, want %q", c.code, c.edit, got, c.want)
+		}
+	}
+}
+
+// Each setting with a default has a text that reads back.
+func TestDefaultsHaveTexts(t *testing.T) {
+	for name, text := range map[string]string{"zone": "UTC", "gap": "skip", "twice": "both", "misfire": "fire_all", "maxConcurrency": "3", "overlap": "queue",
+		"priority": "-1", "timeout": "1m30s", "startWithin": "1m0s", "retries": "3", "retryDelay": "5s", "retryDelayMax": "1m0s", "retryFactor": "1.5",
+		"retryJitter": "full", "retryRules": "502:3:10s:2:1m0s", "retryBudget": "5/s", "pauseAfter": "4", "onLost": "fail", "leaseLost": "cancel",
+		"codeVersion": "current", "keepFor": "24h0m0s", "keepSucceeded": "7", "keepOthers": "8"} {
+		var s Settings
+		if err := s.Read(name, text); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := (Configure{Defaults: &s}).Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if got := fmt.Sprint(s.Value(name)); got != text && name != "retryRules" {
+			t.Errorf("%s: %q became %q", name, text, got)
+		}
+		if !slices.Contains(DefaultFields(), name) {
+			t.Errorf("%s has no default", name)
+		}
+	}
+	if n := len(DefaultFields()); n != 23 {
+		t.Errorf("%d settings have a default: add the new ones above", n)
+	}
+	for name, text := range map[string]string{"retries": "many", "timeout": "long", "retryFactor": "big", "retryBudget": "often", "retryRules": "?:x", "no": ""} {
+		if err := new(Settings).Read(name, text); err == nil {
+			t.Errorf("%s reads %q", name, text)
+		}
 	}
 }
 

@@ -59,8 +59,7 @@ func (d *Definition) Kept(g *Global, at time.Time) Kept {
 
 // Kept returns the retention of runs whose jobs have no definition any more.
 func (g *Global) Kept(at time.Time) Kept {
-	p := builtin(Triggered)
-	g.TriggeredDefaults.lay(&p)
+	p := g.defaults(Triggered, "")
 	return p.kept(g, at)
 }
 

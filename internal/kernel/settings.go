@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -42,8 +43,8 @@ var policyFields = func() []int {
 // Fields returns the names of the settings, as users and JSON spell them.
 func Fields() []string { return slices.Clone(fieldNames) }
 
-// lay overrides p with the fields that s sets.
-func (s *Settings) lay(p *Policy) {
+// Lay overrides p with the fields that s sets.
+func (s *Settings) Lay(p *Policy) {
 	from, to := reflect.ValueOf(s).Elem(), reflect.ValueOf(p).Elem()
 	for i := range from.NumField() {
 		if f := from.Field(i); !f.IsNil() {
@@ -134,6 +135,37 @@ func (s *Settings) Set(name string, value any) {
 	f := reflect.ValueOf(s).Elem().Field(slices.Index(fieldNames, name))
 	f.Set(reflect.New(f.Type().Elem()))
 	f.Elem().Set(reflect.ValueOf(value).Convert(f.Type().Elem()))
+}
+
+// Read sets a setting to a value from its text. The setting is no list of names, object or time.
+func (s *Settings) Read(name, text string) (err error) {
+	i := slices.Index(fieldNames, name)
+	if i < 0 {
+		return Invalid("there is no setting %.60q", name)
+	}
+	v := reflect.New(settingsType.Field(i).Type.Elem())
+	switch to := v.Interface().(type) {
+	case *int:
+		if *to, err = strconv.Atoi(text); err != nil {
+			return Invalid("invalid %s %.40q: want a whole number", name, text)
+		}
+	case *float64:
+		if *to, err = strconv.ParseFloat(text, 64); err != nil {
+			return Invalid("invalid %s %.40q: want a number such as 1.5", name, text)
+		}
+	case *time.Duration:
+		if *to, err = time.ParseDuration(text); err != nil {
+			return Invalid("invalid %s %.40q: want a duration such as 90s or 120h", name, text)
+		}
+	case *jobs.Rate:
+		*to, err = ParseRate(text)
+	case *[]jobs.RetryRule:
+		*to, err = ParseRules(text)
+	default:
+		v.Elem().SetString(text)
+	}
+	reflect.ValueOf(s).Elem().Field(i).Set(v)
+	return err
 }
 
 // plainText returns a value for users: durations as text, and nothing for an unset time or list.

@@ -130,13 +130,15 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, k *Configure) {
 			some(c, &k.RecurringDebug, (*coder).bool)
 			some(c, &k.TriggeredDebug, (*coder).bool)
-			some(c, &k.RecurringDefaults, func(c *coder, s *Settings) { c.row(func(c *coder) { wireSettings(c, s) }) })
-			some(c, &k.TriggeredDefaults, func(c *coder, s *Settings) { c.row(func(c *coder) { wireSettings(c, s) }) })
 			some(c, &k.MisfireAfter, wireDuration)
 			some(c, &k.MaxJobs, signed)
 			some(c, &k.NewJobs, text)
 			some(c, &k.AppLimits, wireLimits)
 			some(c, &k.RetryBudget, wireRate)
+			some(c, &k.Defaults, func(c *coder, s *Settings) { c.row(func(c *coder) { wireSettings(c, s) }) })
+			text(c, &k.App)
+			list(c, &k.Reset, 1, wireString)
+			some(c, &k.File, wireFile)
 		})
 	case VerbLead:
 		wireValue(c, v, func(c *coder, l *Lead) { number(c, &l.Term); text(c, &l.Node) })

@@ -309,8 +309,6 @@ func wireGlobal(c *coder, g *Global) {
 	text(c, &g.Tenant)
 	wireDebug(c, &g.RecurringDebug)
 	wireDebug(c, &g.TriggeredDebug)
-	c.row(func(c *coder) { wireSettings(c, &g.RecurringDefaults) })
-	c.row(func(c *coder) { wireSettings(c, &g.TriggeredDefaults) })
 	signed(c, &g.MisfireAfter)
 	number(c, &g.Revision)
 	signed(c, &g.MaxJobs)
@@ -323,6 +321,27 @@ func wireGlobal(c *coder, g *Global) {
 	wireLimits(c, &g.AppLimits)
 	some(c, &g.RetryBudget, wireRate)
 	c.time(&g.Purged)
+	wireFile(c, &g.File)
+	c.row(func(c *coder) { wireSettings(c, &g.Defaults) })
+	list(c, &g.Apps, 2, func(c *coder, a *AppDefaults) {
+		text(c, &a.App)
+		c.row(func(c *coder) { wireSettings(c, &a.Set) })
+	})
+	list(c, &g.Setters, 4, func(c *coder, m *Setter) {
+		text(c, &m.App)
+		text(c, &m.Name)
+		text(c, &m.By)
+		c.time(&m.At)
+	})
+}
+
+func wireFile(c *coder, f *File) {
+	some(c, &f.RecurringDebug, (*coder).bool)
+	some(c, &f.TriggeredDebug, (*coder).bool)
+	some(c, &f.NewJobs, text)
+	c.row(func(c *coder) { wireSettings(c, &f.Defaults) })
+	text(c, &f.By)
+	c.time(&f.At)
 }
 
 func wireGate(c *coder, g *Gate) {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,7 +28,8 @@ import (
 //	expand RUN [WORKER ...]                                  its parts are RUN, RUN/1, RUN/2 ...
 //	returned RUN WORKER attempt     expire RUN attempt lost|timeout     cancel RUN
 //	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2]
-//	          [recurring.FIELD=value] [triggered.FIELD=value]
+//	          [newJobs=disabled] [defaults.FIELD=value] [app=a] [reset=NAME,NAME]
+//	          [file] [file.recurringDebug=on] [file.triggeredDebug=on] [file.newJobs=disabled] [file.FIELD=value]
 //	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision]
 //	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
@@ -348,9 +350,16 @@ func (tl *telling) fire(tenant jobs.Tenant, w words) kernel.Command {
 
 func (tl *telling) configure(w words) kernel.Command {
 	var k kernel.Configure
-	for word, to := range map[string]**bool{"recurringDebug": &k.RecurringDebug, "triggeredDebug": &k.TriggeredDebug} {
+	var file kernel.File
+	for word, to := range map[string]**bool{"recurringDebug": &k.RecurringDebug, "triggeredDebug": &k.TriggeredDebug,
+		"file.recurringDebug": &file.RecurringDebug, "file.triggeredDebug": &file.TriggeredDebug} {
 		if v := w.take(word); v != "" {
 			*to = new(v == "on")
+		}
+	}
+	for word, to := range map[string]**kernel.NewJobs{"newJobs": &k.NewJobs, "file.newJobs": &file.NewJobs} {
+		if v := w.take(word); v != "" {
+			*to = new(kernel.NewJobs(v))
 		}
 	}
 	if v := w.take("maxJobs"); v != "" {
@@ -368,10 +377,15 @@ func (tl *telling) configure(w words) kernel.Command {
 			*k.AppLimits = append(*k.AppLimits, tl.limit(l))
 		}
 	}
-	for word, to := range map[string]**kernel.Settings{"recurring.": &k.RecurringDefaults, "triggered.": &k.TriggeredDefaults} {
-		if s := tl.settings(w, word); len(s.Given()) > 0 {
-			*to = &s
-		}
+	if s := tl.settings(w, "defaults."); len(s.Given()) > 0 {
+		k.Defaults = &s
+	}
+	if file.Defaults = tl.settings(w, "file."); !file.Empty() || slices.Contains(w.names, "file") {
+		k.File = &file
+	}
+	k.App = w.take("app")
+	if v := w.take("reset"); v != "" {
+		k.Reset = strings.Split(v, ",")
 	}
 	return k
 }

@@ -466,7 +466,15 @@ func (f *fate) rare(e *kernel.Envelope, s *scene) kernel.Command {
 			return kernel.Configure{AppLimits: new([]jobs.Limit{{Name: "app", Max: 3 + f.IntN(4), Rate: jobs.Rate{Max: 5, Per: time.Second}}}[f.IntN(2):]), RetryBudget: new(jobs.Rate{Max: 3, Per: time.Second})}
 		}
 		defaults := f.settings()
-		return kernel.Configure{TriggeredDefaults: &defaults}
+		defaults.Limits, defaults.Rate, defaults.Disabled, defaults.OnSuccess, defaults.OnFailure = nil, nil, nil, nil, nil // these have no default
+		k := kernel.Configure{Defaults: &defaults, App: pick(f, []string{"", "app"})}
+		if f.rarely(3) {
+			k.Defaults, k.Reset = nil, []string{"defaults.retries", "defaults.maxConcurrency", "defaults.overlap"}
+		}
+		if f.rarely(4) {
+			k = kernel.Configure{File: &kernel.File{TriggeredDebug: new(f.rarely(3)), Defaults: defaults}, Reset: []string{kernel.FieldTriggeredDebug, kernel.FieldAppLimits}}
+		}
+		return k
 	case 7, 8:
 		return kernel.Refresh{Key: d.Key}
 	case 9:

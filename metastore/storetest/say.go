@@ -188,10 +188,17 @@ func global(g *kernel.Global) string {
 	p := phrase{fmt.Sprintf("global revision %d", g.Revision)}
 	p.add(g.RecurringDebug.On, "recurring debug by %s", g.RecurringDebug.By)
 	p.add(g.TriggeredDebug.On, "triggered debug by %s", g.TriggeredDebug.By)
-	p.add(len(g.RecurringDefaults.Given()) > 0, "recurring %s", strings.Join(g.RecurringDefaults.Given(), " "))
-	p.add(len(g.TriggeredDefaults.Given()) > 0, "triggered %s", strings.Join(g.TriggeredDefaults.Given(), " "))
+	p.add(g.NewJobs != "", "new jobs %s", g.NewJobs)
+	p.add(len(g.File.Defaults.Given()) > 0, "file %s", strings.Join(g.File.Defaults.Given(), " "))
+	p.add(len(g.Defaults.Given()) > 0, "defaults %s", strings.Join(g.Defaults.Given(), " "))
+	for _, a := range g.Apps {
+		p.add(true, "app %s %s", a.App, strings.Join(a.Set.Given(), " "))
+	}
 	p.add(g.MaxJobs > 0, "at most %d jobs", g.MaxJobs)
 	p.add(g.MisfireAfter > 0, "misfire after %v", g.MisfireAfter)
+	for _, s := range g.Setters {
+		p.add(true, "%s", strings.Join(strings.Fields(fmt.Sprint(s.Name, " ", s.App, " by ", s.By, " ", since(s.At))), " "))
+	}
 	return strings.Join(p, ", ")
 }
 

@@ -3,19 +3,22 @@ package cli
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 func (a *asker) settingsCommand() *cobra.Command {
 	return group("settings", "Manage the scheduler's settings", lines("carillon settings show", "carillon settings debug on recurring"),
-		a.settingsShow(), a.settingsDebug(), a.settingsSet())
+		a.settingsShow(), a.settingsDebug(), a.settingsSet(), a.settingsReset())
 }
 
 func (a *asker) settingsShow() *cobra.Command {
@@ -40,6 +43,7 @@ func (a *asker) showSettings(got answer) error {
 			"a due time is missed after", string(after), "jobs", fmt.Sprintf("%d, at most %d", s.Jobs, s.MaxJobs),
 			"new jobs are", newJobsText(s.NewJobs),
 			"limits of apps", cmp.Or(kernel.LimitsText(api.Limits(s.AppLimits)), "none"), "retries of all jobs", budgetText(jobs.Rate(s.RetryBudget)), "revision", strconv.FormatUint(s.Revision, 10))
+		showSources(p, s.Sources, s.Kept != nil)
 		if s.Kept != nil {
 			p.facts("finished runs take", keptText(p, s.Kept))
 		}
@@ -47,6 +51,54 @@ func (a *asker) showSettings(got answer) error {
 			p.line("held runs: %d released, %d discarded", s.Released, s.Discarded)
 		}
 	}})
+}
+
+// showSources shows where each setting comes from; without all, only those that are not built in.
+func showSources(p *page, sources []api.Source, all bool) {
+	var rows [][]string
+	overrules := false
+	for _, s := range sources {
+		if !all && s.From == ops.OwnerBuiltIn {
+			continue
+		}
+		value := plainValue(s.Value)
+		if s.Triggered != nil {
+			value += ", triggered " + plainValue(s.Triggered)
+		}
+		from, file := s.From, ""
+		switch s.From {
+		case ops.OwnerFile:
+			from = "configuration file (" + clean(s.By) + ")"
+		case ops.OwnerTenant, ops.OwnerApp:
+			from = fmt.Sprintf("edited by %s, %s", clean(s.By), p.ago(s.At))
+		}
+		if s.File != nil {
+			file, overrules = plainValue(s.File), true
+		}
+		rows = append(rows, []string{s.Name, clean(s.App), value, from, file})
+	}
+	if len(rows) == 0 {
+		return
+	}
+	p.line("")
+	p.table([]string{"SETTING", "APP", "VALUE", "FROM", "IN THE FILE"}, rows)
+	if overrules {
+		p.line("edited settings overrule the configuration file; to undo that: carillon settings reset NAME")
+	}
+}
+
+// plainValue formats a value of JSON.
+func plainValue(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "none"
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64)
+	case []any:
+		raw, _ := json.Marshal(v) // it was JSON
+		return clean(string(raw))
+	}
+	return clean(or(fmt.Sprint(v), "none"))
 }
 
 func newJobsText(how string) string {
@@ -126,15 +178,19 @@ func (a *asker) configure(ctx context.Context, body map[string]any, held string)
 }
 
 func (a *asker) settingsSet() *cobra.Command {
-	var after, limits, budget, news string
+	var after, limits, budget, news, app string
 	var most int
+	var defaults []string
 	c := &cobra.Command{Use: "set", Short: "Change the settings for all jobs", Args: none,
-		Example: lines("carillon settings set --misfire-after 1m", "carillon settings set --app-limits billing=20:100/s,mail=5", "carillon settings set --retry-budget 50/s", "carillon settings set --new-jobs disabled")}
+		Example: lines("carillon settings set --misfire-after 1m", "carillon settings set --app-limits billing=20:100/s,mail=5", "carillon settings set --retry-budget 50/s", "carillon settings set --new-jobs disabled",
+			"carillon settings set --default zone=Europe/Berlin --default retries=3", "carillon settings set --default zone=Asia/Tokyo --app billing")}
 	c.Flags().StringVar(&after, "misfire-after", "", "lateness after which a due time counts as missed")
 	c.Flags().IntVar(&most, "max-jobs", 0, "max jobs")
 	c.Flags().StringVar(&limits, "app-limits", "", "limits of all apps, such as billing=20:100/s,mail=5: concurrency and start rate")
 	c.Flags().StringVar(&budget, "retry-budget", "", "rate limit of retries of all jobs, such as 100/s; none = no rate limit")
 	c.Flags().StringVar(&news, "new-jobs", "", "state of newly registered jobs: enabled or disabled")
+	c.Flags().StringArrayVar(&defaults, "default", nil, "default of the jobs' settings, such as retries=3; repeatable")
+	c.Flags().StringVar(&app, "app", "", "the defaults are those of the jobs of this app")
 	complete(c, "new-jobs", choices(string(kernel.NewEnabled), string(kernel.NewDisabled)))
 	c.RunE = a.does(func(ctx context.Context, _ []string) error {
 		body := map[string]any{}
@@ -165,6 +221,16 @@ func (a *asker) settingsSet() *cobra.Command {
 			}
 			body["misfireAfter"] = api.Duration(d)
 		}
+		if len(defaults) > 0 {
+			set, err := a.readDefaults(defaults)
+			if err != nil {
+				return err
+			}
+			body["defaults"] = set
+		}
+		if app != "" {
+			body["app"] = app
+		}
 		if c.Flags().Changed("max-jobs") {
 			body["maxJobs"] = most
 		}
@@ -173,5 +239,49 @@ func (a *asker) settingsSet() *cobra.Command {
 		}
 		return a.configure(ctx, body, "")
 	})
+	return c
+}
+
+// readDefaults reads name=value pairs.
+func (a *asker) readDefaults(pairs []string) (map[string]json.RawMessage, error) {
+	set := map[string]json.RawMessage{}
+	for _, pair := range pairs {
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok {
+			return nil, kernel.Invalid("invalid --default %.60q: want name=value, such as retries=3", pair)
+		}
+		f, err := fieldOf(name)
+		if err != nil {
+			return nil, err
+		}
+		if set[f.name], err = f.read(text, a.Now()); err != nil {
+			return nil, err
+		}
+	}
+	return set, nil
+}
+
+func (a *asker) settingsReset() *cobra.Command {
+	var app, held string
+	c := &cobra.Command{Use: "reset NAME ...", Short: "Reset settings to the configuration file", Args: counted("the name of a setting", 1, 100),
+		Long: "Reset settings that were edited: the configuration file applies again, or else the built-in value. The names are those of\n" +
+			"carillon settings show.",
+		Example: lines("carillon settings reset recurringDebug", "carillon settings reset defaults.retries defaults.zone", "carillon settings reset defaults.zone --app billing"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			return kernel.GlobalFields(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			body := map[string]any{"reset": args}
+			if app != "" {
+				body["app"] = app
+			}
+			if held != "" {
+				body["held"] = held
+			}
+			return a.configure(ctx, body, held)
+		})}
+	c.Flags().StringVar(&app, "app", "", "reset the defaults of the jobs of this app")
+	c.Flags().StringVar(&held, "held", "", "held runs, if this switches triggered debug mode off: release or discard")
+	complete(c, "held", choices("release", "discard"))
 	return c
 }
