@@ -31,7 +31,9 @@ func answerJob(j ops.Job, err error) (*jobAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &jobAnswer{ETag: etag(j.Revision), Body: jobOf(j)}, nil
+	out := jobOf(j)
+	out.Owners = j.Owners()
+	return &jobAnswer{ETag: etag(j.Revision), Body: out}, nil
 }
 
 func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }

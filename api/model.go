@@ -54,6 +54,35 @@ func (d *Duration) UnmarshalText(b []byte) error {
 	return nil
 }
 
+// Moment is a point in time: with an offset, or without one, on the clocks of the job's zone.
+type Moment time.Time
+
+// wallLayouts are the forms of a time without an offset.
+var wallLayouts = []string{"2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly}
+
+// Schema describes it to clients. The name is huma's.
+func (Moment) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Description: "RFC 3339; without an offset, a time in the job's zone.", Examples: []any{"2026-12-01T09:00:00+01:00"}, MaxLength: new(40),
+		Pattern: `^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}:[0-9]{2}.*)?$`, PatternDescription: "a time such as 2026-12-01T09:00:00Z or 2026-12-01 09:00"}
+}
+
+// MarshalText writes RFC 3339.
+func (m Moment) MarshalText() ([]byte, error) { return time.Time(m).MarshalText() }
+
+// UnmarshalText reads RFC 3339, or a time without an offset into kernel.WallClock.
+func (m *Moment) UnmarshalText(b []byte) error {
+	if (*time.Time)(m).UnmarshalText(b) == nil {
+		return nil
+	}
+	for _, layout := range wallLayouts {
+		if t, err := time.ParseInLocation(layout, string(b), kernel.WallClock); err == nil {
+			*m = Moment(t)
+			return nil
+		}
+	}
+	return kernel.Invalid("invalid time %.40q: want 2026-12-01T09:00:00Z, or 2026-12-01T09:00:00 in the job's zone", b)
+}
+
 // Object is a JSON object, byte for byte as it was sent.
 type Object json.RawMessage
 
@@ -159,41 +188,41 @@ func RulesOf(list []jobs.RetryRule) []RetryRule {
 
 // Policy is the settings of a job. Fields that are left out are not set.
 type Policy struct {
-	Name           *string    `json:"name,omitempty" maxLength:"200" doc:"Display name; empty = the key."`
-	Description    *string    `json:"description,omitempty" doc:"What the job does, for users."`
-	Tags           *[]string  `json:"tags,omitempty" maxItems:"32" nullable:"false"`
-	Schedule       *string    `json:"schedule,omitempty" maxLength:"256" doc:"Cron, an interval, an ISO 8601 repeat or an instant; empty = no schedule." example:"0 30 2 * * *"`
-	Zone           *string    `json:"zone,omitempty" maxLength:"100" doc:"Time zone of the schedule, an IANA name; empty = UTC." example:"Europe/Berlin"`
-	Start          *time.Time `json:"start,omitempty" doc:"No due times before this instant."`
-	End            *time.Time `json:"end,omitempty" doc:"No due times after this instant."`
-	Gap            *string    `json:"gap,omitempty" enum:"after,before,skip" doc:"When the job fires if clocks skip its time of day."`
-	Twice          *string    `json:"twice,omitempty" enum:"first,second,both" doc:"When the job fires if its time of day occurs twice."`
-	Args           *Object    `json:"args,omitempty" doc:"Default arguments."`
-	MaxConcurrency *int       `json:"maxConcurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs; 0 = no limit."`
-	Limits         *[]Limit   `json:"limits,omitempty" maxItems:"8" nullable:"false" doc:"Concurrency limits shared with other jobs, by name."`
-	Overlap        *string    `json:"overlap,omitempty" enum:"skip,queue,queue_one,replace" doc:"What happens to a run that finds no free slot."`
-	Retries        *int       `json:"retries,omitempty" minimum:"0" maximum:"1000" doc:"Max retries after a failed attempt; 0 = none."`
-	RetryDelay     *Duration  `json:"retryDelay,omitempty" doc:"Delay before the first retry; retryFactor multiplies it for each later one; 0s = at once."`
-	RetryDelayMax  *Duration  `json:"retryDelayMax,omitempty" doc:"The longest delay between two attempts."`
-	Timeout        *Duration  `json:"timeout,omitempty" doc:"Timeout of one attempt; 0s = none."`
-	OnLost         *string    `json:"onLost,omitempty" enum:"retry,fail" doc:"What happens to a run whose worker is lost."`
-	LeaseLost      *string    `json:"leaseLost,omitempty" enum:"continue,cancel" doc:"What a worker does with a run whose lease expires because no node answers."`
-	Misfire        *string    `json:"misfire,omitempty" enum:"fire_once,fire_all,skip" doc:"What happens to missed due times."`
-	Priority       *int       `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"Higher first, among the runs of an app; -100 to 100."`
-	StartWithin    *Duration  `json:"startWithin,omitempty" doc:"Start deadline: a run that has not started so long after its due time is Skipped; 0s = none."`
-	Disabled       *bool      `json:"disabled,omitempty" doc:"Skip all runs."`
-	Route          *string    `json:"route,omitempty" enum:"any,first,last,round_robin,random,consistent_hash,least_recent,least_frequent,failover,idle,broadcast" doc:"How a worker is selected for a run."`
-	RouteBy        *string    `json:"routeBy,omitempty" maxLength:"200" doc:"The argument that consistent_hash hashes, such as customer.id; empty = the job's key."`
-	Needs          *[]string  `json:"needs,omitempty" maxItems:"32" nullable:"false" doc:"Tags that a worker must have: tag, or key=value."`
-	Pin            *string    `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it; empty = any."`
-	PinAway        *string    `json:"pinAway,omitempty" enum:"wait,any" doc:"Whether a run waits while that worker is offline, or any other worker runs it."`
-	CodeVersion    *string    `json:"codeVersion,omitempty" enum:"any,current" doc:"Workers that may run it during a rollout: any, or those with the newest code version."`
-	Slots          *int       `json:"slots,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs in one worker; 0 = as many as it has slots."`
-	First          *time.Time `json:"first,omitempty" doc:"First due time of an interval; the others count from it."`
-	TTL            *Duration  `json:"ttl,omitempty" doc:"Duration after which the schedule ends, counted from start, or from the edit; 0s = never."`
-	Early          *Duration  `json:"early,omitempty" doc:"How long before its due time a run may start; 0s = never early."`
-	Jitter         *Duration  `json:"jitter,omitempty" doc:"Starts are spread over this duration, by job and due time; 0s = none."`
-	Calendars      *[]string  `json:"calendars,omitempty" maxItems:"8" nullable:"false" doc:"Calendars whose excluded times are no due times of the job."`
+	Name           *string   `json:"name,omitempty" maxLength:"200" doc:"Display name; empty = the key."`
+	Description    *string   `json:"description,omitempty" doc:"What the job does, for users."`
+	Tags           *[]string `json:"tags,omitempty" maxItems:"32" nullable:"false"`
+	Schedule       *string   `json:"schedule,omitempty" maxLength:"256" doc:"Cron, an interval, an ISO 8601 repeat or an instant; empty = no schedule." example:"0 30 2 * * *"`
+	Zone           *string   `json:"zone,omitempty" maxLength:"100" doc:"Time zone of the schedule, an IANA name; empty = the default zone." example:"Europe/Berlin"`
+	Start          *Moment   `json:"start,omitempty" doc:"No due times before this instant."`
+	End            *Moment   `json:"end,omitempty" doc:"No due times after this instant."`
+	Gap            *string   `json:"gap,omitempty" enum:"after,before,skip" doc:"When the job fires if clocks skip its time of day."`
+	Twice          *string   `json:"twice,omitempty" enum:"first,second,both" doc:"When the job fires if its time of day occurs twice."`
+	Args           *Object   `json:"args,omitempty" doc:"Default arguments."`
+	MaxConcurrency *int      `json:"maxConcurrency,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs; 0 = no limit."`
+	Limits         *[]Limit  `json:"limits,omitempty" maxItems:"8" nullable:"false" doc:"Concurrency limits shared with other jobs, by name."`
+	Overlap        *string   `json:"overlap,omitempty" enum:"skip,queue,queue_one,replace" doc:"What happens to a run that finds no free slot."`
+	Retries        *int      `json:"retries,omitempty" minimum:"0" maximum:"1000" doc:"Max retries after a failed attempt; 0 = none."`
+	RetryDelay     *Duration `json:"retryDelay,omitempty" doc:"Delay before the first retry; retryFactor multiplies it for each later one; 0s = at once."`
+	RetryDelayMax  *Duration `json:"retryDelayMax,omitempty" doc:"The longest delay between two attempts."`
+	Timeout        *Duration `json:"timeout,omitempty" doc:"Timeout of one attempt; 0s = none."`
+	OnLost         *string   `json:"onLost,omitempty" enum:"retry,fail" doc:"What happens to a run whose worker is lost."`
+	LeaseLost      *string   `json:"leaseLost,omitempty" enum:"continue,cancel" doc:"What a worker does with a run whose lease expires because no node answers."`
+	Misfire        *string   `json:"misfire,omitempty" enum:"fire_once,fire_all,skip" doc:"What happens to missed due times."`
+	Priority       *int      `json:"priority,omitempty" minimum:"-100" maximum:"100" doc:"Higher first, among the runs of an app; -100 to 100."`
+	StartWithin    *Duration `json:"startWithin,omitempty" doc:"Start deadline: a run that has not started so long after its due time is Skipped; 0s = none."`
+	Disabled       *bool     `json:"disabled,omitempty" doc:"Skip all runs."`
+	Route          *string   `json:"route,omitempty" enum:"any,first,last,round_robin,random,consistent_hash,least_recent,least_frequent,failover,idle,broadcast" doc:"How a worker is selected for a run."`
+	RouteBy        *string   `json:"routeBy,omitempty" maxLength:"200" doc:"The argument that consistent_hash hashes, such as customer.id; empty = the job's key."`
+	Needs          *[]string `json:"needs,omitempty" maxItems:"32" nullable:"false" doc:"Tags that a worker must have: tag, or key=value."`
+	Pin            *string   `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it; empty = any."`
+	PinAway        *string   `json:"pinAway,omitempty" enum:"wait,any" doc:"Whether a run waits while that worker is offline, or any other worker runs it."`
+	CodeVersion    *string   `json:"codeVersion,omitempty" enum:"any,current" doc:"Workers that may run it during a rollout: any, or those with the newest code version."`
+	Slots          *int      `json:"slots,omitempty" minimum:"0" maximum:"1000000" doc:"Max parallel runs in one worker; 0 = as many as it has slots."`
+	First          *Moment   `json:"first,omitempty" doc:"First due time of an interval; the others count from it."`
+	TTL            *Duration `json:"ttl,omitempty" doc:"Duration after which the schedule ends, counted from start, or from the edit; 0s = never."`
+	Early          *Duration `json:"early,omitempty" doc:"How long before its due time a run may start; 0s = never early."`
+	Jitter         *Duration `json:"jitter,omitempty" doc:"Starts are spread over this duration, by job and due time; 0s = none."`
+	Calendars      *[]string `json:"calendars,omitempty" maxItems:"8" nullable:"false" doc:"Calendars whose excluded times are no due times of the job."`
 
 	Rate        *Rate        `json:"rate,omitempty" doc:"Rate limit of starts; none = no rate limit."`
 	RetryFactor *float64     `json:"retryFactor,omitempty" minimum:"1" maximum:"100" doc:"Growth of the delay with each retry."`
@@ -221,8 +250,8 @@ func (p *Policy) settings() (s kernel.Settings) {
 			continue
 		}
 		switch t := v.Interface().(type) {
-		case *time.Time:
-			v = reflect.ValueOf(new(kernel.Instant(*t)))
+		case *Moment:
+			v = reflect.ValueOf(new(kernel.Instant(time.Time(*t))))
 		case *[]Limit:
 			v = reflect.ValueOf(new(Limits(*t)))
 		case *[]RetryRule:
@@ -266,7 +295,7 @@ func policy(from *kernel.Policy) (p Policy) {
 		v := all.Field(f.policy)
 		switch t := v.Interface().(type) {
 		case time.Time:
-			v = reflect.ValueOf(when(t))
+			v = reflect.ValueOf((*Moment)(when(t)))
 		case json.RawMessage:
 			v = reflect.ValueOf(object(t))
 		case []string:
@@ -320,20 +349,21 @@ type Job struct {
 	Kind string   `json:"kind" enum:"recurring,triggered"`
 	App  string   `json:"app" doc:"The worker group that runs it."`
 	Policy
-	Words      string      `json:"words,omitempty" doc:"The schedule in plain text."`
-	Next       []time.Time `json:"next" nullable:"false" doc:"Next due times."`
-	Silent     string      `json:"silent,omitempty" doc:"Why these due times would not get runs now."`
-	Finished   bool        `json:"finished,omitempty" doc:"Its schedule has no due time left."`
-	Trouble    string      `json:"trouble,omitempty" doc:"Why its schedule is invalid."`
-	Warnings   []string    `json:"warnings,omitempty" doc:"What the schedule may mean without its author's intent."`
-	Paused     *Pause      `json:"paused,omitempty"`
-	Stopped    *time.Time  `json:"stopped,omitempty" doc:"Since when live workers of its app no longer have it."`
-	Edited     []string    `json:"edited" nullable:"false" doc:"Fields that users have edited; the others follow the code."`
-	ArgsSchema *Object     `json:"argsSchema,omitempty"`
-	Version    int         `json:"version" doc:"Code version that registered it."`
-	Revision   uint64      `json:"revision" doc:"Incremented by each change; also its ETag."`
-	Created    time.Time   `json:"created"`
-	Changed    time.Time   `json:"changed"`
+	Words      string            `json:"words,omitempty" doc:"The schedule in plain text."`
+	Next       []time.Time       `json:"next" nullable:"false" doc:"Next due times."`
+	Silent     string            `json:"silent,omitempty" doc:"Why these due times would not get runs now."`
+	Finished   bool              `json:"finished,omitempty" doc:"Its schedule has no due time left."`
+	Trouble    string            `json:"trouble,omitempty" doc:"Why its schedule is invalid."`
+	Warnings   []string          `json:"warnings,omitempty" doc:"What the schedule may mean without its author's intent."`
+	Paused     *Pause            `json:"paused,omitempty"`
+	Stopped    *time.Time        `json:"stopped,omitempty" doc:"Since when live workers of its app no longer have it."`
+	Edited     []string          `json:"edited" nullable:"false" doc:"Fields that users have edited; the others follow the code."`
+	Owners     map[string]string `json:"owners,omitempty" doc:"Not in lists: where the value of each field comes from: file (the configuration file of a server), tenant or app (defaults of all jobs, of an app's jobs), code or edit. A field that is missing has the built-in value."`
+	ArgsSchema *Object           `json:"argsSchema,omitempty"`
+	Version    int               `json:"version" doc:"Code version that registered it."`
+	Revision   uint64            `json:"revision" doc:"Incremented by each change; also its ETag."`
+	Created    time.Time         `json:"created"`
+	Changed    time.Time         `json:"changed"`
 }
 
 func jobOf(j ops.Job) Job {

@@ -238,11 +238,15 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 	if d.JobID != "" && d.JobID != in.JobID {
 		return kernel.Invalid("the document names job %.60q, and the path %.60q: want the same", d.JobID, in.JobID)
 	}
-	s, err := d.Settings(a.ops.Now())
+	key := jobs.Key(in.JobID)
+	zone, err := a.ops.Zone(ctx, asker, key, seedApp)
 	if err != nil {
 		return err
 	}
-	key := jobs.Key(in.JobID)
+	s, err := d.Settings(a.ops.Now(), zone)
+	if err != nil {
+		return err
+	}
 	if err := a.often(ctx, in.JobID); err != nil {
 		return err
 	}

@@ -38,3 +38,31 @@ func TestSeedRoutes(t *testing.T) {
 		}
 	}
 }
+
+// Times without an offset are in the zone of the job: its own, that of its app, or the default one.
+func TestTimesAreInTheZoneOfTheJob(t *testing.T) {
+	d := newFixture(t)
+	d.send("PATCH", "/api/v1/settings", `{"defaults":{"zone":"Europe/Berlin"}}`)
+	d.send("PATCH", "/api/v1/settings", `{"defaults":{"zone":"Asia/Tokyo"},"app":"http"}`)
+	const doc = `{"request":[{"url":"http://example.com/"}],"timer":{"dueTime":"2026-12-01 09:00:01","period":"0s"}}`
+	for _, c := range []struct{ method, path, body, says string }{
+		{"POST", "/seed/jobs/50", doc, `"resp_code":200`},
+		{"GET", "/jobs/50", "", `"schedule":"2026-12-01T00:00:01Z"`},
+		{"POST", "/jobs", `{"key":"a.berlin","kind":"recurring","app":"a","schedule":"1h","start":"2026-12-01T09:00:00","first":"2026-12-01 09:30"}`, `"start":"2026-12-01T08:00:00Z"`},
+		{"GET", "/jobs/a.berlin", "", `"first":"2026-12-01T08:30:00Z"`},
+		{"POST", "/jobs", `{"key":"a.own","kind":"recurring","app":"a","schedule":"1h","zone":"UTC","start":"2026-12-01T09:00"}`, `"start":"2026-12-01T09:00:00Z"`},
+		{"PATCH", "/jobs/a.berlin", `{"zone":"America/New_York","end":"2026-12-02"}`, `"end":"2026-12-02T05:00:00Z"`},
+		{"PATCH", "/jobs/a.own", `{"start":"2026-12-01T09:00:00+01:00"}`, `"start":"2026-12-01T08:00:00Z"`},
+		{"PATCH", "/jobs/a.own", `{"start":"soon"}`, `a time such as`},
+		{"POST", "/apply", `{"jobs":[{"key":"a.own","start":"2026-12-05 09:00:00","zone":"Europe/Berlin"}]}`, `"resp`},
+	} {
+		a := d.send(c.method, "/api/v1"+c.path, c.body, "If-Match", "*")
+		if c.path == "/apply" {
+			a = d.send("GET", "/api/v1/jobs/a.own", "")
+			c.says = `"start":"2026-12-05T08:00:00Z"`
+		}
+		if !strings.Contains(string(a.body), c.says) {
+			t.Errorf("%s %s %s: %s, want %s", c.method, c.path, c.body, a.body, c.says)
+		}
+	}
+}

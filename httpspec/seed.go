@@ -66,9 +66,10 @@ func ParseDocument(raw []byte) (*Document, error) {
 	return &d, nil
 }
 
-// Settings converts the document; now is when it was written. Jobs of the seed are recurring ones: with the timer
-// "external" they have no schedule. Only their rules retry their failures.
-func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
+// Settings converts the document; now is when it was written, and zone that of the job, in which a due time without an
+// offset is read. Jobs of the seed are recurring ones: with the timer "external" they have no schedule. Only their rules
+// retry their failures.
+func (d *Document) Settings(now time.Time, zone string) (kernel.Settings, error) {
 	none := kernel.Settings{}
 	raw, err := json.Marshal(d.Job)
 	if err != nil {
@@ -81,17 +82,18 @@ func (d *Document) Settings(now time.Time) (kernel.Settings, error) {
 	if d.Timer != nil {
 		timer = *d.Timer
 	}
-	when, err := timer.Spec(now, "")
+	when, err := timer.Spec(now, zone)
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
 		return none, kernel.Invalid("timer.%v", at)
 	}
 	if err != nil {
 		return none, err
 	}
+	when.Zone = "" // the job keeps its own
 	s := timetable.Settings(when)
 	s.HTTP = new(json.RawMessage(raw))
 	s.Name, s.Description = new(d.JobName), new(d.JobDescription)
-	tags := append(d.tags(), given(timer, timerOf(&kernel.Policy{Schedule: when.Expr, First: when.Due, End: when.End}, now))...)
+	tags := append(d.tags(), given(timer, timerOf(&kernel.Policy{Schedule: when.Expr, Zone: zone, First: when.Due, End: when.End}, now))...)
 	s.Tags = &tags
 	s.Parent, s.First, s.End = &d.ParentJob, new(kernel.Instant(when.Due)), new(kernel.Instant(when.End)) // also none, which an update may bring
 	s.MaxConcurrency, s.Overlap = new(1), new(jobs.OverlapSkip)                                           // one execution at a time

@@ -37,7 +37,7 @@ func settingsOf(t *testing.T, doc string) (*httpspec.Document, kernel.Settings) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := d.Settings(written)
+	s, err := d.Settings(written, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,10 +148,30 @@ func TestDocumentsRefused(t *testing.T) {
 	} {
 		d, err := httpspec.ParseDocument([]byte(doc))
 		if err == nil {
-			_, err = d.Settings(written)
+			_, err = d.Settings(written, "")
 		}
 		if !errors.Is(err, jobs.BadInput) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want ...%s...", doc, err, want)
 		}
+	}
+}
+
+// A due time without an offset is one on the clocks of the job's zone, which the document shows again.
+func TestDueTimesAreInTheZoneOfTheJob(t *testing.T) {
+	d, err := httpspec.ParseDocument([]byte(`{"request":[{"url":"http://x/"}],"timer":{"dueTime":"2026-12-01 09:00:01","period":"1h"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := d.Settings(written, "Europe/Berlin")
+	if want := time.Date(2026, 12, 1, 8, 0, 1, 0, time.UTC); err != nil || s.First == nil || !s.First.Equal(want) {
+		t.Fatalf("first due %v, want %v (%v)", s.First, want, err)
+	}
+	if s.Zone != nil {
+		t.Errorf("the job got the zone %s of its own", *s.Zone)
+	}
+	job := &kernel.Definition{Key: "k", Kind: kernel.Recurring, Edits: s}
+	job.Policy = job.Resolve(&kernel.Global{Defaults: kernel.Settings{Zone: new("Europe/Berlin")}})
+	if doc, err := httpspec.DocumentOf(job, true); err != nil || doc.Timer.DueTime != "2026-12-01 09:00:01" {
+		t.Errorf("the document has %+v (%v)", doc.Timer, err)
 	}
 }

@@ -21,19 +21,26 @@ var timerParts = []struct {
 	{"ttl", func(t *schedule.Timer) *string { return &t.TTL }},
 }
 
-// timerOf returns a timer for a schedule that was set at a time. None is the zero timer: once, now.
+// timerOf returns a timer for a schedule that was set at a time, with times in its zone. None is the zero timer: once,
+// now.
 func timerOf(p *kernel.Policy, set time.Time) (t schedule.Timer) {
+	local := func(at time.Time) string {
+		if s, err := schedule.Parse(schedule.Spec{Expr: "@daily", Zone: p.Zone}); err == nil {
+			at = s.In(at)
+		}
+		return at.Format(time.DateTime)
+	}
 	now, _ := schedule.Timer{}.Spec(set, "") // it cannot be invalid
 	at, err := time.Parse(time.RFC3339Nano, p.Schedule)
 	switch {
 	case p.Schedule == "":
 		t.DueTime, t.Period = "0s", schedule.External
 	case err == nil:
-		t.DueTime, t.Period = at.UTC().Format(time.DateTime), "0s"
+		t.DueTime, t.Period = local(at), "0s"
 	case p.Schedule != now.Expr:
 		t.DueTime, t.Period = "0s", p.Schedule
 		if !p.First.IsZero() {
-			t.DueTime = p.First.UTC().Format(time.DateTime)
+			t.DueTime = local(p.First)
 		}
 	}
 	if !p.End.IsZero() {
@@ -80,7 +87,7 @@ func timer(d *kernel.Definition) schedule.Timer {
 			}
 		}
 	}
-	spec, err := text.Spec(d.Anchor, "")
+	spec, err := text.Spec(d.Anchor, d.Policy.Zone)
 	if err != nil || !near(spec.Due, d.Policy.First) || !near(spec.End, d.Policy.End) {
 		return stored
 	}

@@ -157,6 +157,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 			}
 		}
 	}
+	o.inZone(d, g, &edit)
 	if err := o.checkHandler(ctx, who, o.edited(d, g, edit), &w.Set); err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/timetable"
@@ -36,6 +37,7 @@ func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 	if err != nil {
 		return Job{}, err
 	}
+	o.inZone(d, global, &k)
 	if err := o.checkHandler(ctx, who, o.edited(d, global, k), &k.Set); err != nil {
 		return Job{}, err
 	}
@@ -60,18 +62,51 @@ func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Jo
 	if err != nil {
 		return Job{}, err
 	}
+	global, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return Job{}, err
+	}
+	o.inZone(d, global, &k)
 	if err := o.checkHTTP(d.App, &k.Set); err != nil {
 		return Job{}, err
 	}
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {
 		return Job{}, err
 	}
-	global, err := o.store.Global(ctx, who.tenant())
-	if err != nil {
-		return Job{}, err
-	}
 	job := o.job(o.edited(d, global, k), global, next)
 	return job, errors.Join(o.warnHandler(ctx, who, &job), o.warnFamily(ctx, &job))
+}
+
+// inZone reads the times that the edit has without an offset on the clocks of the zone that the job then has.
+func (o *Ops) inZone(d *kernel.Definition, g *kernel.Global, k *kernel.Edit) {
+	for _, at := range []**time.Time{&k.Set.Start, &k.Set.End, &k.Set.First} {
+		if *at == nil || (*at).Location() != kernel.WallClock {
+			continue
+		}
+		// An unknown zone is refused with the schedule.
+		wall := (*at).Format("2006-01-02T15:04:05")
+		if s, err := schedule.Parse(schedule.Spec{Expr: wall, Zone: o.edited(d, g, *k).Policy.Zone}); err == nil {
+			if t, ok := s.Next((*at).AddDate(0, 0, -3)); ok {
+				*at = new(kernel.Instant(t))
+			}
+		}
+	}
+}
+
+// Zone returns the zone of a job, or of one of this app that has none of its own and does not exist yet.
+func (o *Ops) Zone(ctx context.Context, who Who, key jobs.Key, app string) (string, error) {
+	d, err := o.definition(ctx, who, key)
+	if err == nil {
+		return d.Policy.Zone, nil
+	}
+	if !errors.Is(err, jobs.NotFound) {
+		return "", err
+	}
+	g, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return "", err
+	}
+	return (&kernel.Definition{App: app}).Resolve(g).Zone, nil
 }
 
 // edited returns the definition after an edit.

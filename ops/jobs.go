@@ -22,6 +22,30 @@ type Job struct {
 	Trouble  string        // why its schedule is invalid, or ""
 	Warnings []string      // what the schedule may mean without its author's intent
 	Finished bool          // its schedule has no due time left
+
+	global *kernel.Global
+}
+
+// Owners returns the kind of owner of each setting that is not built in.
+func (j *Job) Owners() map[string]string {
+	kinds := map[string]string{}
+	for name, o := range DefaultOwners(j.global, j.App) {
+		kinds[name] = o.Kind
+	}
+	for _, name := range j.Code.Given() {
+		kinds[name] = OwnerCode
+	}
+	for _, name := range j.Edits.Given() {
+		kinds[name] = OwnerEdit
+	}
+	return kinds
+}
+
+// InCode returns the policy that the job would have without edits.
+func (j *Job) InCode() kernel.Policy {
+	code := *j.Definition
+	code.Edits = kernel.Settings{}
+	return code.Resolve(j.global)
 }
 
 // JobQuery is a filter of jobs; empty fields do not filter.
@@ -104,7 +128,7 @@ func (o *Ops) shown(ctx context.Context, who Who, d *kernel.Definition, next int
 }
 
 func (o *Ops) job(d *kernel.Definition, g *kernel.Global, next int) Job {
-	job := Job{Definition: d}
+	job := Job{Definition: d, global: g}
 	if d.Policy.Disabled {
 		job.Silent = kernel.MissedDisabled // of a triggered job, too
 	}

@@ -153,7 +153,7 @@ func words(name, label, hint, group string) setting {
 // settings are all that a user can edit, in the order of the form.
 var settings = []setting{
 	recurring(line("schedule", "Schedule", "cron of 5 to 7 fields, @daily, an interval such as 15m, an ISO 8601 repeat or one instant", "When", "text")),
-	{Name: "zone", Label: "Time zone", Hint: "IANA name such as Europe/Berlin; empty means UTC", Group: "When", Input: "text", only: kernel.Recurring,
+	{Name: "zone", Label: "Time zone", Hint: "IANA name such as Europe/Berlin; empty: the default zone", Group: "When", Input: "text", only: kernel.Recurring,
 		text:  func(p *kernel.Policy) string { return p.Zone },
 		read:  func(s *kernel.Settings, text, _ string) error { s.Zone = new(strings.TrimSpace(text)); return nil },
 		words: func(p *kernel.Policy) string { return zones(p.Zone)[0] }},
@@ -300,10 +300,14 @@ func parseSpan(text string) (time.Duration, error) {
 // wallTime is the format of browsers for a time without a zone, with seconds.
 const wallTime = "2006-01-02T15:04:05"
 
-// parseWall reads a wall time in a zone.
+// parseWall reads a wall time in a zone; "" = the job's.
 func parseWall(text, zone string) (time.Time, error) {
+	in := kernel.WallClock
+	if zone != "" {
+		in = location(zone)
+	}
 	for _, layout := range []string{wallTime, wallMinute} {
-		if t, err := time.ParseInLocation(layout, text, location(zone)); err == nil {
+		if t, err := time.ParseInLocation(layout, text, in); err == nil {
 			return kernel.Instant(t), nil
 		}
 	}

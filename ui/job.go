@@ -2,6 +2,7 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -15,6 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/ui/chart"
 )
 
@@ -48,7 +50,7 @@ type fire struct {
 // option is the effective value of a setting, and its owner.
 type option struct {
 	Name, Label, Value string
-	Owner              string // "default", "code" or "edited"
+	Owner              string // of ops.OwnerBuiltIn ...
 	Code               string // the value if it followed the code again
 }
 
@@ -61,7 +63,7 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 		return answer{}, err
 	}
 	p := jobPage{jobRow: u.jobRow(job, v, r.URL.Path), Fires: fires(job.Definition, job.Next), Schema: pretty(job.Schema)}
-	p.Options, p.Defaults = options(job.Definition)
+	p.Options, p.Defaults = options(&job)
 	p.HTTP = httpWorkOf(job.Definition.Policy.HTTP)
 	past, err := u.ops.History(ctx, v.Who, job.Definition)
 	if err != nil {
@@ -108,30 +110,25 @@ func fires(d *kernel.Definition, next []time.Time) []fire {
 // essential are the settings that are always shown, also with their defaults.
 var essential = []string{"schedule", "zone", "maxConcurrency", "overlap", "timeout", "retries"}
 
-func options(d *kernel.Definition) (said, defaults []option) {
-	code := *d
-	code.Edits = kernel.Settings{}
-	policy := code.Resolve(&kernel.Global{})
-	edited, coded := d.Edits.Given(), d.Code.Given()
+// options are the settings that someone set, and the others.
+func options(job *ops.Job) (said, defaults []option) {
+	d, policy, owners := job.Definition, job.InCode(), job.Owners()
 	for _, s := range settings {
 		if !s.For(d.Kind) || s.Name == "description" || s.Name == "name" {
 			continue
 		}
-		o := option{Name: s.Name, Label: s.Label, Value: s.Words(&d.Policy), Owner: "default"}
-		switch {
-		case slices.Contains(edited, s.Name):
-			o.Owner, o.Code = "edited", s.Words(&policy)
-		case slices.Contains(coded, s.Name):
-			o.Owner = "code"
+		o := option{Name: s.Name, Label: s.Label, Value: s.Words(&d.Policy), Owner: cmp.Or(owners[s.Name], ops.OwnerBuiltIn)}
+		if o.Owner == ops.OwnerEdit {
+			o.Code = s.Words(&policy)
 		}
-		if o.Owner == "default" && !slices.Contains(essential, s.Name) {
+		if o.Owner == ops.OwnerBuiltIn && !slices.Contains(essential, s.Name) {
 			defaults = append(defaults, o)
 		} else {
 			said = append(said, o)
 		}
 	}
 	for _, l := range d.Policy.Limits {
-		said = append(said, option{Label: "Shares limit " + l.Name, Value: fmt.Sprintf("%d at a time", l.Max), Owner: "code"})
+		said = append(said, option{Label: "Shares limit " + l.Name, Value: fmt.Sprintf("%d at a time", l.Max), Owner: owners["limits"]})
 	}
 	return said, defaults
 }

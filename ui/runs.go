@@ -39,9 +39,9 @@ type runsPage struct {
 
 // runFilter is the filter in the URL, as it was typed.
 type runFilter struct {
-	State, Job, App, Tag, Worker, Origin, Parent, From, To, Code string
-	Cursor                                                       string
-	Back                                                         []string // cursors of the pages before this one, "" for the first
+	State, Job, App, Tag, Worker, Origin, Parent, From, To, Zone, Code string
+	Cursor                                                             string
+	Back                                                               []string // cursors of the pages before this one, "" for the first
 }
 
 // stateTab is one state and how many runs are in it.
@@ -60,14 +60,20 @@ const (
 	mostBack = 20
 	// countedExactly is the largest count that a tab shows exactly.
 	countedExactly = 10_000
-	// localTime is the format of browsers for a date and time; it is read as UTC.
+	// localTime is the format of browsers for a date and time.
 	localTime = "2006-01-02T15:04"
 )
 
 func filterOf(q url.Values) runFilter {
 	get := func(name string) string { return strings.TrimSpace(q.Get(name)) }
 	f := runFilter{State: get("state"), Job: get("job"), App: get("app"), Tag: get("tag"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"),
-		From: get("from"), To: get("to"), Code: get("code"), Cursor: q.Get("cursor"), Back: q["back"]}
+		From: get("from"), To: get("to"), Zone: get("zone"), Code: get("code"), Cursor: q.Get("cursor"), Back: q["back"]}
+	switch { // the browser fills in the viewer's zone only if the URL has no time
+	case f.From == "" && f.To == "":
+		f.Zone = ""
+	case f.Zone == "":
+		f.Zone = "UTC"
+	}
 	f.Back = f.Back[max(0, len(f.Back)-mostBack):]
 	return f
 }
@@ -80,7 +86,7 @@ func (f runFilter) Any() bool {
 // values returns the filter without the position in the list.
 func (f runFilter) values() url.Values {
 	v := url.Values{}
-	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "code": f.Code} {
+	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "zone": f.Zone, "code": f.Code} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -145,10 +151,14 @@ func (f runFilter) query() (q ops.RunFilter, faults []string) {
 		wrong(kernel.Invalid("invalid origin %.40q: want one of %q", f.Origin, origins))
 		q.Origin = ""
 	}
-	if q.From, err = timeOf(f.From); err != nil {
+	if err := checkZone(f.Zone); err != nil {
+		wrong(err)
+		return q, faults
+	}
+	if q.From, err = timeOf(f.From, f.Zone); err != nil {
 		wrong(err)
 	}
-	if q.To, err = timeOf(f.To); err != nil {
+	if q.To, err = timeOf(f.To, f.Zone); err != nil {
 		wrong(err)
 	}
 	return q, faults
@@ -156,17 +166,17 @@ func (f runFilter) query() (q ops.RunFilter, faults []string) {
 
 var origins = kernel.Origins()
 
-// timeOf reads a time of a form; "" is none.
-func timeOf(text string) (time.Time, error) {
+// timeOf reads a time of the filter, in a zone unless it has an offset; "" is the zero time.
+func timeOf(text, zone string) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
 	for _, layout := range []string{localTime, "2006-01-02T15:04:05", time.DateOnly, time.RFC3339} {
-		if t, err := time.Parse(layout, text); err == nil {
+		if t, err := time.ParseInLocation(layout, text, location(zone)); err == nil {
 			return t.UTC(), nil
 		}
 	}
-	return time.Time{}, kernel.Invalid("invalid time %.40q: want 2026-11-21T14:30 in UTC", text)
+	return time.Time{}, kernel.Invalid("invalid time %.40q: want 2026-11-21T14:30", text)
 }
 
 func (u *UI) runs(r *http.Request, v visitor) (answer, error) {

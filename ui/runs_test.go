@@ -15,9 +15,10 @@ import (
 
 func TestRunsAreFiltered(t *testing.T) {
 	s := newScene(t)
+	later := time.Now().UTC().Add(2 * time.Hour).Format("2006-01-02T15:04") // has passed in Kiritimati, at UTC+14
 	for query, want := range map[string]int{
 		"": 8, "?state=Failed": 1, "?job=app.work": 8, "?job=app.nightly": 0, "?worker=w1": 5, "?worker=w2": 0, "?origin=cron": 0, "?code=card%3Cb%3E": 2, "?code=404": 0,
-		"?from=2000-01-01T00:00": 8, "?to=2000-01-01T00:00": 0, "?parent=" + s.runs[jobs.Failed].String(): 0,
+		"?from=2000-01-01T00:00": 8, "?from=" + later + "&zone=Pacific/Kiritimati": 8, "?from=" + later + "&zone=Pacific/Pago_Pago": 0, "?from=" + later + "&zone=": 0, "?to=2000-01-01T00:00": 0, "?parent=" + s.runs[jobs.Failed].String(): 0,
 		"?from=" + url.QueryEscape(time.Now().Add(-time.Hour).Format(time.RFC3339)): 8,
 	} {
 		answer, body := s.get("/runs" + query)
@@ -27,6 +28,7 @@ func TestRunsAreFiltered(t *testing.T) {
 	}
 	for query, says := range map[string]string{
 		"?state=Broken": "state &#34;Broken&#34; is unknown", "?from=yesterday": "invalid time", "?parent=17": "not a UUID", "?origin=heaven": "want one of", "?job=a+b": "a b",
+		"?from=2026-11-21&zone=Mars": "time zone", "?from=2026-11-21": `>UTC<`, "?from=2026-11-21&zone=Asia/Tokyo": `>Asia/Tokyo<`,
 	} {
 		if answer, body := s.get("/runs" + query); answer.StatusCode != 200 || !strings.Contains(body, says) {
 			t.Errorf("/runs%s does not say %s: %d", query, says, answer.StatusCode)

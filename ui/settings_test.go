@@ -4,8 +4,10 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // The page shows where each setting comes from, what it overrules, and resets it.
@@ -48,6 +50,22 @@ func TestSettingsShowTheirOrigin(t *testing.T) {
 		name, value, _ := strings.Cut(wrong, "=")
 		if answer, body := s.post("/settings", url.Values{"default": {name}, "value": {value}}); answer.StatusCode != 422 || !strings.Contains(body, says) || !strings.Contains(body, `value="`+value+`"`) {
 			t.Errorf("%s: %d, want %q", wrong, answer.StatusCode, says)
+		}
+	}
+}
+
+// The page of a job shows where the value of a setting comes from.
+func TestAJobShowsTheOriginOfItsSettings(t *testing.T) {
+	s := newScene(t)
+	s.apply(kernel.Configure{File: &kernel.File{Defaults: kernel.Settings{Timeout: new(5 * time.Minute)}}})
+	s.apply(kernel.Configure{Defaults: &kernel.Settings{Misfire: new(jobs.MisfireSkip)}})
+	s.apply(kernel.Configure{App: "app", Defaults: &kernel.Settings{Retries: new(4)}})
+	s.apply(kernel.Refresh{Key: "app.nightly"})
+	_, body := s.get("/jobs/app.nightly")
+	for label, want := range map[string]string{"Timeout of an attempt": "configuration file", "Missed due times": "default of all jobs", "Retries": "app default", "Schedule": "code"} {
+		_, row, _ := strings.Cut(body, "<dt>"+label+"</dt>")
+		if row, _, _ = strings.Cut(row, "</dd>"); !strings.Contains(row, ">"+want+"<") {
+			t.Errorf("%s lacks %q: %s", label, want, row)
 		}
 	}
 }

@@ -60,10 +60,17 @@ func DerivedID(words ...string) jobs.ID {
 // IsDerived reports whether an ID is derived: from a due time, a parent, words.
 func IsDerived(id jobs.ID) bool { return id[6]>>4 == 8 }
 
-// Instant returns t as rows store it: UTC, no monotonic part. The zero time stays zero.
+// WallClock is the location of a time that was written without a zone: it is meant in the zone of its job. ops reads
+// it there before it sends a command.
+var WallClock = time.FixedZone("wall clock", 0)
+
+// Instant returns t as rows store it: UTC, no monotonic part. The zero time stays zero, and one of WallClock as it is.
 func Instant(t time.Time) time.Time {
 	if t.IsZero() {
 		return time.Time{}
+	}
+	if t.Location() == WallClock {
+		return t
 	}
 	return t.Round(0).UTC()
 }

@@ -29,7 +29,7 @@ func (a *asker) explainCommand() *cobra.Command {
 		}
 		q := url.Values{}
 		if at != "" {
-			t, ok := momentOf(at, a.Now())
+			t, _, ok := momentOf(at, a.Now())
 			if !ok {
 				return kernel.Invalid("invalid --at %.40q: want %s", at, momentHelp)
 			}

@@ -103,12 +103,14 @@ func (f field) read(text string, now time.Time) (json.RawMessage, error) {
 			return nil, err
 		}
 		v = api.Duration(d)
-	case reflect.TypeFor[time.Time]():
-		t, ok := momentOf(strings.Join(strings.Fields(text), " "), now) // may have passed
+	case reflect.TypeFor[api.Moment]():
+		t, wall, ok := momentOf(strings.Join(strings.Fields(text), " "), now) // may have passed
 		if !ok {
-			return nil, wrong("a time: " + momentHelp)
+			return nil, wrong("a time: " + momentHelp + "; without an offset, in the job's zone")
 		}
-		v = t
+		if v = t; wall {
+			v = t.Format("2006-01-02T15:04:05")
+		}
 	case reflect.TypeFor[[]string]():
 		v = list(text)
 	case reflect.TypeFor[[]api.Limit]():

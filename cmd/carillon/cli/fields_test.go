@@ -15,7 +15,7 @@ import (
 func TestFieldsReadWhatTheyShow(t *testing.T) {
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	samples := map[reflect.Type]any{}
-	for _, v := range []any{"text", 7, true, api.Duration(90 * time.Second), now, []string{"a", "b"}, []api.Limit{{Name: "db", Max: 3}},
+	for _, v := range []any{"text", 7, true, api.Duration(90 * time.Second), api.Moment(now), []string{"a", "b"}, []api.Limit{{Name: "db", Max: 3}},
 		[]api.RetryRule{{Codes: []string{"502"}, Attempts: new(3), Delay: new(api.Duration(time.Second))}}, api.Rate{Max: 10, Per: time.Second}, 1.5, api.Object(`{"a":1}`)} {
 		samples[reflect.TypeOf(v)] = v
 	}
@@ -31,6 +31,21 @@ func TestFieldsReadWhatTheyShow(t *testing.T) {
 		}
 		if got, err := f.read(fieldText(f.name, want), now); err != nil || string(got) != string(want) {
 			t.Errorf("field %s: the text %q reads back as %s, want %s (%v)", f.name, fieldText(f.name, want), got, want, err)
+		}
+	}
+}
+
+// A time without an offset is sent without one: the server reads it in the zone of the job.
+func TestTimesOfJobsAreInTheirZone(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.FixedZone("", 3600))
+	f, err := fieldOf("start")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{"2026-12-01 09:00": `"2026-12-01T09:00:00"`, "tomorrow": `"2026-11-22T00:00:00"`,
+		"2h": `"2026-11-21T14:00:00+01:00"`, "2026-12-01T09:00:00Z": `"2026-12-01T09:00:00Z"`} {
+		if got, err := f.read(text, now); err != nil || string(got) != want {
+			t.Errorf("%s becomes %s, want %s (%v)", text, got, want, err)
 		}
 	}
 }

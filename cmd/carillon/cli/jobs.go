@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 func (a *asker) jobsCommand() *cobra.Command {
@@ -213,7 +214,8 @@ func jobView(j api.Job, raw []byte, text func(*page)) view {
 func (a *asker) jobsShow() *cobra.Command {
 	var every watch
 	c := &cobra.Command{Use: "show <key>", Short: "Show a job's effective settings and next run", Args: one("the key of a job"),
-		Long:    "Show a job's effective settings and next run. A * marks edited fields; the others follow the code.",
+		Long: "Show a job's effective settings and next run, with where each setting comes from: edited by a user, the code, the\n" +
+			"defaults of the app, of all jobs, or of the configuration file. Unmarked settings have the built-in value.",
 		Example: lines("carillon jobs show demo.report", "carillon jobs show demo.report -o yaml"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
@@ -240,17 +242,26 @@ func jobPage(p *page, j *api.Job) {
 	rows, policy := [][]string{}, policyOf(j.Policy)
 	for _, f := range fields {
 		if text := policy[f.name]; text != "" {
-			mark := " "
-			for _, name := range j.Edited {
-				if name == f.name {
-					mark = "*"
-				}
-			}
-			rows = append(rows, []string{mark + " " + p.paint(faint, f.name), text})
+			rows = append(rows, []string{p.paint(faint, f.name), text, p.paint(faint, ownerText(j.Owners[f.name]))})
 		}
 	}
 	p.columns(rows, "")
 	nextLines(p, j, j.Next)
+}
+
+// ownerText names where a setting comes from; "" if it is built in.
+func ownerText(kind string) string {
+	switch kind {
+	case ops.OwnerEdit:
+		return "edited"
+	case ops.OwnerApp:
+		return "default of the app"
+	case ops.OwnerTenant:
+		return "default of all jobs"
+	case ops.OwnerFile:
+		return "configuration file"
+	}
+	return kind
 }
 
 // nextLines lists due times in the job's time zone.

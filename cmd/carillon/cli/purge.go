@@ -89,7 +89,7 @@ func readAge(flag, text string, now time.Time) (time.Time, error) {
 	if d, err := readSpan(flag, text); err == nil {
 		return now.Add(-d), nil
 	}
-	at, ok := momentOf(text, now)
+	at, _, ok := momentOf(text, now)
 	if !ok || at.After(now) {
 		return at, kernel.Invalid("invalid %s %.40q: want an age such as 5d, or a past time such as 2026-11-01 or '2026-11-01 09:00'", flag, text)
 	}

@@ -102,7 +102,7 @@ func readMoment(flag, text string, now time.Time) (time.Time, error) {
 	wrong := func() (time.Time, error) {
 		return time.Time{}, kernel.Invalid("invalid %s %.40q: want %s", flag, text, momentHelp)
 	}
-	t, ok := momentOf(strings.Join(strings.Fields(text), " "), now)
+	t, _, ok := momentOf(strings.Join(strings.Fields(text), " "), now)
 	if !ok {
 		return wrong()
 	}
@@ -112,20 +112,21 @@ func readMoment(flag, text string, now time.Time) (time.Time, error) {
 	return t, nil
 }
 
-func momentOf(text string, now time.Time) (t time.Time, ok bool) {
+// momentOf parses a time. wall is set if the text has no offset from UTC and is no duration.
+func momentOf(text string, now time.Time) (t time.Time, wall, ok bool) {
 	if d, err := time.ParseDuration(text); err == nil {
-		return now.Add(d), d > 0
+		return now.Add(d), false, d > 0
 	}
 	if m := daysAhead.FindStringSubmatch(strings.ToLower(text)); m != nil {
 		n, _ := strconv.Atoi(m[1])
 		if m[2] == "w" {
 			n *= 7
 		}
-		return now.AddDate(0, 0, n), n > 0
+		return now.AddDate(0, 0, n), false, n > 0
 	}
 	// Strict: time.Parse accepts too much.
 	if t.UnmarshalText([]byte(text)) == nil {
-		return t, true
+		return t, false, true
 	}
 	day, clock, timed := strings.Cut(text, " ")
 	if clockTime.MatchString(day) && !timed { // today, or tomorrow if that has passed
@@ -133,29 +134,29 @@ func momentOf(text string, now time.Time) (t time.Time, ok bool) {
 		if !t.After(now) {
 			t = at(now, 1, day)
 		}
-		return t, true
+		return t, true, true
 	}
 	if timed && !clockTime.MatchString(clock) {
-		return t, false
+		return t, false, false
 	}
 	if !timed {
 		clock = "00:00"
 	}
 	if date, err := time.ParseInLocation(time.DateOnly, day, now.Location()); err == nil {
-		return at(date, 0, clock), true
+		return at(date, 0, clock), true, true
 	}
 	switch day = strings.ToLower(day); day {
 	case "today":
-		return at(now, 0, clock), timed
+		return at(now, 0, clock), true, timed
 	case "tomorrow":
-		return at(now, 1, clock), true
+		return at(now, 1, clock), true, true
 	}
 	for n := 1; n <= 7; n++ {
 		if name := strings.ToLower(now.AddDate(0, 0, n).Weekday().String()); day == name || day == name[:3] {
-			return at(now, n, clock), true
+			return at(now, n, clock), true, true
 		}
 	}
-	return t, false
+	return t, false, false
 }
 
 // at returns a time of day, days after the day of t.
