@@ -35,7 +35,7 @@ const (
 )
 
 // run runs a command to its end. When ctx ends, all of its processes get SIGTERM, and later SIGKILL.
-func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptInfo, args []byte, log *slog.Logger) error {
+func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptInfo, args []byte, runLog *slog.Logger) error {
 	file, rest, err := r.program(c)
 	if err != nil {
 		return err
@@ -64,9 +64,9 @@ func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptIn
 	if err := r.as(cmd, c.User, dir, c.Dir == ""); err != nil {
 		return err
 	}
-	out, errs := &lines{log: log}, &lines{log: log, stream: "stderr"}
+	out, errs := &lines{runLog: runLog}, &lines{runLog: runLog, stream: "stderr"}
 	cmd.Stdout, cmd.Stderr = out, errs
-	err = live(ctx, cmd, c.Grace(), log)
+	err = live(ctx, cmd, c.Grace(), runLog)
 	out.end()
 	errs.end()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
@@ -77,7 +77,7 @@ func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptIn
 
 // live starts a command and waits for its end. The thread that starts it stays until then: the operating system ends
 // the command with it, when the worker is killed.
-func live(ctx context.Context, cmd *exec.Cmd, grace time.Duration, log *slog.Logger) error {
+func live(ctx context.Context, cmd *exec.Cmd, grace time.Duration, runLog *slog.Logger) error {
 	own(cmd)
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
@@ -96,7 +96,7 @@ func live(ctx context.Context, cmd *exec.Cmd, grace time.Duration, log *slog.Log
 		return err
 	case <-ctx.Done():
 	}
-	log.Warn("the command is asked to end (SIGTERM)", "because", context.Cause(ctx).Error())
+	runLog.Warn("the command is asked to end (SIGTERM)", "cause", context.Cause(ctx).Error())
 	terminate(cmd)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
@@ -104,7 +104,7 @@ func live(ctx context.Context, cmd *exec.Cmd, grace time.Duration, log *slog.Log
 	case err := <-ended:
 		return err
 	case <-timer.C:
-		log.Warn("the command did not end: it is killed (SIGKILL)", "after", grace.String())
+		runLog.Warn("the command did not end: it is killed (SIGKILL)", "grace", grace.String())
 		kill(cmd)
 	}
 	return <-ended
@@ -174,7 +174,7 @@ func variable(name string) string {
 
 // lines logs output line by line. Its end is kept for the error of the run.
 type lines struct {
-	log    *slog.Logger
+	runLog *slog.Logger
 	stream string // "" = standard output
 	rest   []byte
 	tail   []byte
@@ -206,10 +206,10 @@ func (l *lines) Write(b []byte) (int, error) {
 func (l *lines) line(b []byte) {
 	text := strings.ToValidUTF8(strings.TrimRight(string(b), "\r"), "\uFFFD")
 	if l.stream != "" {
-		l.log.Info(text, "stream", l.stream)
+		l.runLog.Info(text, "stream", l.stream)
 		return
 	}
-	l.log.Info(text)
+	l.runLog.Info(text)
 }
 
 // end logs what has no line break.
