@@ -257,6 +257,33 @@ func TestDebugModeNamesWhatItHolds(t *testing.T) {
 	}
 }
 
+// Statistics count finished runs by day, of one job and of all; without days, of a week.
+func TestStats(t *testing.T) {
+	d := newFixture(t)
+	for range 3 {
+		run := read[api.Run](t, d.send("POST", "/api/v1/jobs/billing.charge/trigger", ""))
+		d.send("POST", "/api/v1/runs/"+run.ID+"/cancel", "")
+	}
+	for path, want := range map[string][2]int64{"/jobs/billing.charge/stats": {3, 7}, "/jobs/billing.close-day/stats?days=2": {0, 2}, "/stats": {3, 7}, "/stats?days=35": {3, 35}} {
+		s := read[api.Stats](t, d.send("GET", "/api/v1"+path, ""))
+		var days, hours int64
+		for _, d := range s.Days {
+			days += d.Runs["Cancelled"]
+		}
+		for _, h := range s.Hours {
+			hours += h.Runs
+		}
+		if int64(len(s.Days)) != want[1] || s.Total["Cancelled"] != want[0] || days != want[0] || hours != want[0] {
+			t.Errorf("%s: %+v", path, s)
+		}
+	}
+	for path, status := range map[string]int{"/stats?days=0": 422, "/stats?days=36": 422, "/jobs/absent/stats": 404} {
+		if p := d.send("GET", "/api/v1"+path, "").problem(t); p.Status != status {
+			t.Errorf("%s: %+v", path, p)
+		}
+	}
+}
+
 func TestOverviewAndHealth(t *testing.T) {
 	d := newFixture(t)
 	d.send("POST", "/api/v1/jobs/billing.charge/trigger", "")

@@ -148,6 +148,7 @@ func (a *API) routeSystem() {
 			return &struct{ Body Settings }{out}, nil
 		})
 	a.routePurge()
+	a.routeStats()
 	register(a, ops.Admin, huma.Operation{OperationID: "change-settings", Method: http.MethodPatch, Path: "/settings", Tags: tags, Summary: "Change the settings of all jobs",
 		Description: "Switching triggered debug mode off while it holds runs back is refused unless held is given."}, a.configure)
 	register(a, ops.Viewer, huma.Operation{OperationID: "list-workers", Method: http.MethodGet, Path: "/workers", Tags: tags, Summary: "List workers"},

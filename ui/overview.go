@@ -24,7 +24,7 @@ type overview struct {
 	Throughput chart.Stack
 	Lateness   chart.Band
 	Now        chart.Share
-	Day        chart.Stack
+	Day, Week  chart.Stack
 	Jobs       int    // in all
 	Curl       string // triggers the first job, while there is none
 	Worker     string // the code of a first worker
@@ -60,6 +60,11 @@ func (u *UI) overview(r *http.Request, v visitor) (answer, error) {
 	if p.Failures, err = u.latest(ctx, v.Who, jobs.Terminated); err != nil {
 		return answer{}, err
 	}
+	stats, err := u.ops.Stats(ctx, v.Who, "", chartDays)
+	if err != nil {
+		return answer{}, err
+	}
+	p.Week = week(stats.Days)
 	return answer{page: "overview", data: p}, nil
 }
 
@@ -113,6 +118,7 @@ func (p *overview) draw(base string) {
 const (
 	chartMinutes = 60
 	chartHours   = 24
+	chartDays    = 7
 )
 
 // columns returns n steps of time, the last one with the current time.
@@ -150,18 +156,41 @@ func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 
 // hours converts the last day: how runs ended.
 func hours(counts []kernel.Tally, now time.Time) chart.Stack {
-	at := columns(chartHours, time.Hour, now)
-	series := map[jobs.State]int{jobs.Succeeded: 0, jobs.Skipped: 1, jobs.Cancelled: 2, jobs.Terminated: 3}
-	stack := chart.Stack{Title: "Finished per hour", At: at, Series: []chart.Series{
-		{Name: "succeeded", Class: "succeeded"}, {Name: "skipped", Class: "wait"}, {Name: "cancelled", Class: "cancelled"}, {Name: "terminated", Class: "terminated"}}}
-	for i := range stack.Series {
-		stack.Series[i].Values = make([]int64, len(at))
-	}
+	s := ended("Finished per hour", columns(chartHours, time.Hour, now))
 	for _, t := range counts {
-		i := int(time.Unix(0, t.Hour).Sub(at[0]) / time.Hour)
-		if j, ends := series[t.State]; ends && t.Hour >= at[0].UnixNano() && i < len(at) {
-			stack.Series[j].Values[i] += t.N
+		i := int(time.Unix(0, t.Hour).Sub(s.At[0]) / time.Hour)
+		if j, ends := endedSeries[t.State]; ends && t.Hour >= s.At[0].UnixNano() && i < len(s.At) {
+			s.Series[j].Values[i] += t.N
 		}
 	}
-	return stack
+	return s
+}
+
+// week converts the last days: how runs ended.
+func week(days []ops.StatsDay) chart.Stack {
+	at := make([]time.Time, len(days))
+	for i, d := range days {
+		at[i] = d.Day
+	}
+	s := ended("Finished per day", at)
+	s.Days = true
+	for i, d := range days {
+		for state, n := range d.Runs {
+			s.Series[endedSeries[state]].Values[i] += n
+		}
+	}
+	return s
+}
+
+// endedSeries are the series of how runs ended.
+var endedSeries = map[jobs.State]int{jobs.Succeeded: 0, jobs.Skipped: 1, jobs.Cancelled: 2, jobs.Terminated: 3}
+
+// ended is an empty chart of how runs ended.
+func ended(title string, at []time.Time) chart.Stack {
+	s := chart.Stack{Title: title, At: at, Series: []chart.Series{
+		{Name: "succeeded", Class: "succeeded"}, {Name: "skipped", Class: "wait"}, {Name: "cancelled", Class: "cancelled"}, {Name: "terminated", Class: "terminated"}}}
+	for i := range s.Series {
+		s.Series[i].Values = make([]int64, len(at))
+	}
+	return s
 }

@@ -18,7 +18,10 @@ import (
 )
 
 // pen writes markup. It escapes texts and shortens numbers.
-type pen struct{ strings.Builder }
+type pen struct {
+	strings.Builder
+	days bool // columns are days
+}
 
 func (p *pen) f(format string, args ...any) {
 	for i, a := range args {
@@ -80,9 +83,13 @@ func length(d time.Duration) string {
 
 const iso = "2006-01-02T15:04:05Z"
 
-// clock writes a time of day for an axis; time.js converts it to the reader's zone.
+// clock writes a time of day for an axis, which time.js converts to the reader's zone, or a day.
 func (p *pen) clock(t time.Time) {
 	t = t.UTC()
+	if p.days {
+		p.f(`<time datetime="%s">%s</time>`, t.Format(time.DateOnly), t.Format("Mon 2 Jan"))
+		return
+	}
 	p.f(`<time datetime="%s" data-minute>%s</time>`, t.Format(iso), t.Format("15:04"))
 }
 

@@ -17,6 +17,7 @@ type Series struct {
 // Stack is stacked bars over time.
 type Stack struct {
 	Title  string
+	Days   bool        // each column is a day of UTC
 	At     []time.Time // the start of each column, oldest first
 	Series []Series    // from the bottom up
 }
@@ -40,12 +41,17 @@ func (s Stack) HTML() template.HTML {
 		most = max(most, s.total(i))
 	}
 	top := nice(float64(most), 4)
-	var p pen
+	p := pen{days: s.Days}
 	p.axes(s.Title, s.desc(), short(top), short(top/2))
 	pitch := float64(wide) / float64(len(s.At))
 	for i, at := range s.At {
 		x, width := float64(i)*pitch, pitch*.8
-		p.f(`<g data-at="%s" data-tip="%s"><rect class="zone" x="%.2f" y="0" width="%.2f" height="%d"/>`, at.UTC().Format(iso), s.tip(i), x, pitch, tall)
+		if s.Days {
+			p.f(`<g data-tip="%s">`, at.UTC().Format("Mon 2 Jan")+"\n"+s.tip(i))
+		} else {
+			p.f(`<g data-at="%s" data-tip="%s">`, at.UTC().Format(iso), s.tip(i))
+		}
+		p.f(`<rect class="zone" x="%.2f" y="0" width="%.2f" height="%d"/>`, x, pitch, tall)
 		y := float64(tall)
 		for _, one := range s.Series {
 			if v := one.Values[i]; v > 0 {

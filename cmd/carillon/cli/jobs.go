@@ -22,7 +22,7 @@ import (
 
 func (a *asker) jobsCommand() *cobra.Command {
 	c := group("jobs", "Manage jobs", lines("carillon jobs list", "carillon jobs trigger demo.greet --args '{\"name\":\"Ann\"}' --wait"),
-		a.jobsList(), a.jobsShow(), a.jobsNext(), a.triggerCommand(), a.jobsPause(), a.jobsResume(), a.jobsBackfill(), a.editCommand(), a.jobsCreate(), a.jobsDelete(),
+		a.jobsList(), a.jobsShow(), a.jobsNext(), a.jobsStats(), a.triggerCommand(), a.jobsPause(), a.jobsResume(), a.jobsBackfill(), a.editCommand(), a.jobsCreate(), a.jobsDelete(),
 		a.jobsVersions(), a.jobsDiff(), a.jobsRollback())
 	c.Aliases = []string{"job"}
 	return c
@@ -316,6 +316,53 @@ func fieldText(name string, raw json.RawMessage) string {
 		return clean(kernel.RulesText(api.Rules(rules)))
 	}
 	return compact(raw)
+}
+
+func (a *asker) jobsStats() *cobra.Command {
+	var days int
+	c := &cobra.Command{Use: "stats [key]", Short: "Count finished runs by day", Args: counted("the key of a job, or nothing for all jobs", 0, 1),
+		Long:    "Count the finished runs of a job, or of all jobs, by day (UTC). Runs that were purged count.",
+		Example: lines("carillon jobs stats demo.report", "carillon jobs stats --days 30"),
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			path := "/stats"
+			if len(args) > 0 {
+				path = jobPath(args[0]) + path
+			}
+			got, err := a.link.get(ctx, path, url.Values{"days": {strconv.Itoa(days)}})
+			if err != nil && len(args) > 0 {
+				err = a.meant(ctx, args[0], err)
+			}
+			if err != nil {
+				return err
+			}
+			var s api.Stats
+			if err := got.into(&s); err != nil {
+				return err
+			}
+			return a.show(view{raw: got.raw, text: func(p *page) { statsTable(p, &s) }})
+		}), ValidArgsFunction: a.completeKeys}
+	c.Flags().IntVar(&days, "days", 7, "number of days, today included, at most 35")
+	return c
+}
+
+func statsTable(p *page, s *api.Stats) {
+	head, rows := []string{"DAY"}, make([][]string, len(s.Days)+1)
+	for i, d := range s.Days {
+		rows[i] = []string{d.Day.Format("Mon 2006-01-02")}
+	}
+	rows[len(s.Days)] = []string{"total"}
+	for _, state := range kernel.States() {
+		if !state.Final() {
+			continue
+		}
+		name := state.String()
+		head = append(head, strings.ToUpper(name))
+		for i, d := range s.Days {
+			rows[i] = append(rows[i], strconv.FormatInt(d.Runs[name], 10))
+		}
+		rows[len(s.Days)] = append(rows[len(s.Days)], strconv.FormatInt(s.Total[name], 10))
+	}
+	p.table(head, rows)
 }
 
 func (a *asker) jobsNext() *cobra.Command {

@@ -263,6 +263,7 @@ var (
 		{regexp.MustCompile(`2\d{3}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`), "<time>"},
 		{regexp.MustCompile(`\w{3} 2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d\d:\d\d`), "<time>"},
 		{regexp.MustCompile(`2\d{3}-\d\d-\d\d \d\d:\d\d:\d\d`), "<time>"},
+		{regexp.MustCompile(`(?m)^\w{3} 2\d{3}-\d\d-\d\d  .*`), "<day>"},
 		{regexp.MustCompile(`\b\d\d:\d\d:\d\d\.\d{3}\b`), "<clock>"},
 		{regexp.MustCompile(`\bin \d[\d.hmsd]*`), "<when>"},
 		{regexp.MustCompile(`<?\b\d[\d.hmsd]* ago`), "<when>"},
