@@ -27,7 +27,7 @@ func httpWorkOf(raw json.RawMessage) *httpWork {
 	if kernel.NoHTTP(raw) {
 		return nil
 	}
-	w := &httpWork{JSON: pretty(raw)}
+	w := &httpWork{JSON: pretty(shownJob(raw))}
 	plan, err := httpspec.Parse(raw)
 	if err != nil { // it was checked when it was saved, perhaps by another version
 		return w

@@ -5,37 +5,32 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
-	"strings"
 
-	"github.com/carillon-scheduler/carillon/httpspec"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// newHTTPForm is the form of a job of HTTP requests: one request by its fields, or all as JSON.
+// newHTTPForm is the form of a new job of HTTP requests.
 type newHTTPForm struct {
 	visitor
 	Key, App, Description string
 	Schedule, Zone        string
-	Method, URL           string
-	Headers               string // a line each, Name: value
-	Body                  string
 	Timeout, Retries      string
-	JSON                  string // the whole definition; "" = the one request above
-	Methods               []string
+	Form                  *requestsForm
 	Fault                 string
 }
 
 func newHTTPFormOf(r *http.Request, v visitor) *newHTTPForm {
-	f := &newHTTPForm{visitor: v, App: "http", Method: "GET", Timeout: "60s", Retries: "2", Methods: []string{"GET", "POST", "PUT", "PATCH", "DELETE"}}
+	f := &newHTTPForm{visitor: v, App: "http", Timeout: "60s", Retries: "2", Form: newRequestsForm()}
 	if r.Method != http.MethodPost {
 		return f
 	}
-	for name, to := range map[string]*string{"key": &f.Key, "app": &f.App, "description": &f.Description, "schedule": &f.Schedule, "zone": &f.Zone, "method": &f.Method, "url": &f.URL,
-		"headers": &f.Headers, "body": &f.Body, "timeout": &f.Timeout, "retries": &f.Retries, "json": &f.JSON} {
+	for name, to := range map[string]*string{"key": &f.Key, "app": &f.App, "description": &f.Description, "schedule": &f.Schedule, "zone": &f.Zone,
+		"timeout": &f.Timeout, "retries": &f.Retries} {
 		*to = normal(r.PostFormValue(name))
 	}
+	f.Form = sentRequests(r)
 	return f
 }
 
@@ -50,11 +45,22 @@ func (u *UI) newHTTPPage(r *http.Request, v visitor) (answer, error) {
 // newHTTP creates the job, and runs it once if requested.
 func (u *UI) newHTTP(r *http.Request, v visitor) (answer, error) {
 	f := newHTTPFormOf(r, v)
+	if f.Form.press(r.PostFormValue("do")) {
+		return f.answer(0), nil
+	}
+	raw, ok := f.Form.spec(nil)
+	if !ok {
+		return f.answer(http.StatusUnprocessableEntity), nil
+	}
 	who := v.Who
 	who.Reason = r.PostFormValue("reason")
-	wanted, err := f.wanted()
+	wanted, err := f.wanted(raw)
 	if err == nil {
 		_, err = u.ops.Create(r.Context(), who, wanted)
+	}
+	if at, is := errors.AsType[*ops.HTTPError](err); is {
+		f.Form.blame(at.Place, said(at.Err))
+		return f.answer(http.StatusUnprocessableEntity), nil
 	}
 	if errors.Is(err, jobs.BadInput) || errors.Is(err, jobs.Conflict) || errors.Is(err, jobs.Exhausted) {
 		f.Fault = said(err)
@@ -87,8 +93,9 @@ func (u *UI) untried(r *http.Request, v visitor, key string, err error) (answer,
 }
 
 // wanted returns the job of the form.
-func (f *newHTTPForm) wanted() (ops.Wanted, error) {
+func (f *newHTTPForm) wanted(raw json.RawMessage) (ops.Wanted, error) {
 	w := ops.Wanted{Key: jobs.Key(f.Key), Kind: kernel.Triggered, App: f.App}
+	w.Set.HTTP = &raw
 	if f.Schedule != "" {
 		w.Kind, w.Set.Schedule = kernel.Recurring, &f.Schedule
 		if f.Zone != "" {
@@ -107,48 +114,5 @@ func (f *newHTTPForm) wanted() (ops.Wanted, error) {
 		return w, kernel.Invalid("invalid retries %.20q: want a whole number", f.Retries)
 	}
 	w.Set.Timeout, w.Set.Retries = &timeout, &retries
-	raw, err := f.spec()
-	if err != nil {
-		return w, err
-	}
-	if _, err := httpspec.Parse(raw); err != nil {
-		return w, err
-	}
-	w.Set.HTTP = (*json.RawMessage)(&raw)
 	return w, nil
-}
-
-// spec returns the job's requests as JSON.
-func (f *newHTTPForm) spec() ([]byte, error) {
-	if f.JSON != "" {
-		if !json.Valid([]byte(f.JSON)) {
-			return nil, kernel.Invalid("“Full JSON” is invalid JSON")
-		}
-		return []byte(f.JSON), nil
-	}
-	c := httpspec.Call{Method: f.Method, URL: f.URL}
-	for line := range strings.Lines(f.Headers) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		name, value, ok := strings.Cut(line, ":")
-		if !ok {
-			return nil, kernel.Invalid("invalid header %.60q: want Name: value", line)
-		}
-		if c.Headers == nil {
-			c.Headers = map[string]string{}
-		}
-		c.Headers[strings.TrimSpace(name)] = strings.TrimSpace(value)
-	}
-	if f.Body != "" {
-		c.Body = json.RawMessage(f.Body)
-		if !json.Valid(c.Body) {
-			text, err := json.Marshal(f.Body) // sent as it is
-			if err != nil {
-				return nil, err
-			}
-			c.Body = text
-		}
-	}
-	return json.Marshal(httpspec.Job{Request: []httpspec.Request{{Call: c}}})
 }

@@ -18,10 +18,11 @@ func TestNewHTTPJob(t *testing.T) {
 	answer, body = s.get("/new")
 	s.has("the form", answer, body, 200, "New HTTP job", "Save and run")
 
-	good := url.Values{"key": {"app.ping"}, "app": {"http"}, "method": {"POST"}, "url": {"https://example.com/?day=${$.day}"}, "headers": {"Authorization: Bearer ${secret:T}\r\nX-A: b"},
-		"body": {`{"a": "${$.a}"}`}, "schedule": {"0 30 2 * * *"}, "zone": {"Europe/Berlin"}, "timeout": {"90s"}, "retries": {"3"}}
-	for field, wrong := range map[string][2]string{"url": {"ftp://x/", "must begin with"}, "key": {"no spaces", "job key"}, "schedule": {"0 0 25 * * *", "hour"},
-		"timeout": {"long", "long"}, "retries": {"many", "whole number"}, "headers": {"nonsense", "Name: value"}, "json": {"{", "invalid JSON"}} {
+	good := url.Values{"key": {"app.ping"}, "app": {"http"}, "request.0.method": {"POST"}, "request.0.url": {"https://example.com/?day=${$.day}"}, "request.0.header": {"Authorization", "", "X-A"},
+		"request.0.value": {"Bearer ${secret:T}", "", "b"}, "request.0.body": {`{"a": "${$.a}"}`}, "schedule": {"0 30 2 * * *"}, "zone": {"Europe/Berlin"}, "timeout": {"90s"}, "retries": {"3"}}
+	for field, wrong := range map[string][2]string{"request.0.url": {"ftp://x/", "must begin with"}, "key": {"no spaces", "job key"}, "schedule": {"0 0 25 * * *", "hour"},
+		"timeout": {"long", "long"}, "retries": {"many", "whole number"}, "request.0.header": {"no name", "invalid header name"}, "rate": {"often", "number of seconds"},
+		"request.0.env": {"a b", "invalid name"}} {
 		form := url.Values{}
 		for k, v := range good {
 			form[k] = v
@@ -47,7 +48,7 @@ func TestNewHTTPJob(t *testing.T) {
 
 	good.Set("key", "app.pong")
 	good.Set("do", "try")
-	good.Set("json", `{"request":[{"url":"http://example.com/"},{"url":"http://example.com/2"}]}`)
+	good.Set("request.1.url", "http://example.com/2")
 	answer, _ = s.post("/new", good)
 	if to := answer.Header.Get("Location"); !strings.HasPrefix(to, "/runs/") {
 		t.Fatalf("a try leads to %q", to)
@@ -60,8 +61,10 @@ func TestNewHTTPJob(t *testing.T) {
 // The page of an HTTP job shows what it calls, with places for values as they were written.
 func TestWhatAnHTTPJobCalls(t *testing.T) {
 	s := newScene(t)
-	form := url.Values{"key": {"app.chain"}, "app": {"http"}, "timeout": {"90s"}, "retries": {"0"}, "json": {`{"request":[{"method":"POST","url":"http://example.com/begin?day=${$.day}","respEnvName":"FIRST"},
-		{"url":"service://far/<b>"}],"async":true,"checkUrl":"http://example.com/${responses[0].id}","checkRateSeconds":7,"notification":[{"method":"PUT","url":"http://example.com/done","stateEquals":"finalFailed"}]}`}}
+	form := url.Values{"key": {"app.chain"}, "app": {"http"}, "timeout": {"90s"}, "retries": {"0"},
+		"request.0.method": {"POST"}, "request.0.url": {"http://example.com/begin?day=${$.day}"}, "request.0.env": {"FIRST"}, "request.1.url": {"service://far/<b>"},
+		"async": {"check"}, "check.url": {"http://example.com/${responses[0].id}"}, "rate": {"7"},
+		"notification.0.method": {"PUT"}, "notification.0.url": {"http://example.com/done"}, "notification.0.state": {"finalFailed"}}
 	if answer, body := s.post("/new", form); answer.StatusCode != 303 {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}
@@ -69,8 +72,7 @@ func TestWhatAnHTTPJobCalls(t *testing.T) {
 	s.has("the chain", answer, body, 200, "<h2>Requests</h2>", "request 1", "<code>POST http://example.com/begin?day=${$.day}</code>", "response stored as ${FIRST}",
 		"request 2", "<code>GET service://far/&lt;b&gt;</code>", "check", "<code>GET http://example.com/${responses[0].id}</code>", "every 7 s", "<code>PUT http://example.com/done</code>", "for finalFailed")
 
-	form.Set("key", "app.back")
-	form.Set("json", `{"request":[{"url":"http://example.com/?to=${schedulingFeedbackUrl}"}],"async":true}`)
+	form = url.Values{"key": {"app.back"}, "app": {"http"}, "timeout": {"90s"}, "retries": {"0"}, "request.0.url": {"http://example.com/?to=${schedulingFeedbackUrl}"}, "async": {"feedback"}}
 	if answer, body := s.post("/new", form); answer.StatusCode != 303 {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}
@@ -84,7 +86,7 @@ func TestWhatAnHTTPJobCalls(t *testing.T) {
 // A job that was made and could not be tried is not said not to have been made.
 func TestNewHTTPJobThatIsNotTried(t *testing.T) {
 	s := newScene(t)
-	form := url.Values{"key": {"app.ping"}, "app": {"http"}, "method": {"GET"}, "url": {"https://example.com/"}, "timeout": {"90s"}, "retries": {"0"}, "do": {"try"}, "reason": {"to see it work"}}
+	form := url.Values{"key": {"app.ping"}, "app": {"http"}, "request.0.method": {"GET"}, "request.0.url": {"https://example.com/"}, "timeout": {"90s"}, "retries": {"0"}, "do": {"try"}, "reason": {"to see it work"}}
 	if answer, body := s.post("/new", form); answer.StatusCode != 303 {
 		t.Fatalf("%d %s", answer.StatusCode, body)
 	}

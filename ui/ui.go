@@ -148,6 +148,8 @@ func New(c Config) *UI {
 		{"POST /jobs/{key}/new", ops.Admin, u.newJob},
 		{"GET /jobs/{key}/edit", ops.Admin, u.editPage},
 		{"POST /jobs/{key}/edit", ops.Admin, u.edit},
+		{"GET /jobs/{key}/requests", ops.Admin, u.requestsPage},
+		{"POST /jobs/{key}/requests", ops.Admin, u.editRequests},
 		{"POST /jobs/{key}/follow", ops.Admin, u.follow},
 		{"GET /jobs/{key}/versions", ops.Viewer, u.versions},
 		{"POST /jobs/{key}/rollback", ops.Admin, u.rollback},

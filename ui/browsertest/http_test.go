@@ -31,9 +31,9 @@ func TestHTTPJobIsTried(t *testing.T) {
 		t.Helper()
 		b.open("/new")
 		b.write(field("key"), key)
-		ask[string](b, `document.querySelector("[name=method]").value = "POST"`)
-		b.write(field("url"), target.URL+"/orders/that/have/a/long/name/so/that/lines/have/to/be/broken/somewhere/${jobId}")
-		b.write(field("body"), body)
+		ask[string](b, `document.querySelector("[name='request.0.method']").value = "POST"`)
+		b.write(field("request.0.url"), target.URL+"/orders/that/have/a/long/name/so/that/lines/have/to/be/broken/somewhere/${jobId}")
+		b.write(field("request.0.body"), body)
 		b.write(field("retries"), "0")
 		b.leads(button("Save and run"))
 	}
@@ -49,4 +49,24 @@ func TestHTTPJobIsTried(t *testing.T) {
 	try("shop.pay-nothing", `{"order": 0}`)
 	b.sees("request 1 was answered with 400: which order?")
 	b.inOrder("the run that failed")
+
+	// Its requests are edited with buttons for rows; the new request is made, and a credential is not shown again.
+	b.open("/jobs/shop.pay")
+	b.leads(`a[href="/jobs/shop.pay/requests"]`)
+	b.write(`[name="request.0.header"]`, "Authorization")
+	b.write(`[name="request.0.value"]`, "Bearer s3cr3t")
+	b.leads(button("Add request"))
+	ask[string](b, `document.querySelector("[name='request.1.method']").value = "POST"`)
+	b.write(field("request.1.url"), target.URL+"/second")
+	b.write(field("request.1.body"), `{"order":17}`)
+	b.leads(button("Add notification"))
+	b.write(field("notification.0.url"), target.URL+"/news")
+	b.inOrder("the requests")
+	b.leads(button("Save"))
+	b.sees("POST " + target.URL + "/second")
+	b.sees("POST " + target.URL + "/news")
+	b.open("/jobs/shop.pay/requests")
+	if is := ask[string](b, `document.querySelector("[name='request.0.value']").value`); is != "***" {
+		t.Errorf("the credential is shown as %q", is)
+	}
 }
