@@ -240,7 +240,7 @@ func TestPublicSignatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := regexp.MustCompile(`\b(kernel|bus|metastore|ops|httpjob|webhook|raftstore|controlplane|argschema|outcome|httpspec|natsbus|timetable|bubble)\.[A-Z]`)
+	foreign := regexp.MustCompile(`\b(kernel|bus|metastore|ops|httpjob|webhook|raftstore|controlplane|argschema|outcome|httpspec|execspec|natsbus|timetable|bubble)\.[A-Z]`)
 	for line := range strings.Lines(string(raw)) {
 		name := strings.TrimPrefix(line, "pkg ")
 		if foreign.MatchString(name) && !slices.ContainsFunc(parts, func(p string) bool { return strings.HasPrefix(name, p) }) {

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// The requests of an HTTP job are validated when it is saved, and errors name their place.
-func TestHTTPJobsAreReadWhenSaved(t *testing.T) {
+// The requests of an HTTP job, and the command of a job, are validated when it is saved, and errors name their place.
+func TestWorkIsReadWhenSaved(t *testing.T) {
 	d := newFixture(t)
 	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, CheckHTTP: func(_ string, raw []byte) (string, error) { return httpspec.Check(raw) }})})
 	const good = `{"request":[{"url":"https://example.com/","body":{"a":null}}]}`
@@ -28,7 +28,11 @@ func TestHTTPJobsAreReadWhenSaved(t *testing.T) {
 		{"unknown", "PATCH", "/api/v1/jobs/ping", `{"http":{"requests":[]}}`, "body.http"},
 		{"made", "POST", "/api/v1/jobs", `{"key":"pong","kind":"triggered","app":"http","http":{"request":[{"url":"https://a.example/"}],"checkUrl":{"url":"https://a.example/"},"qos":2}}`, "body.http.qos"},
 		{"applied", "POST", "/api/v1/apply", `{"jobs":[{"key":"pong","kind":"triggered","app":"http","http":{"request":[{"url":"https://{x}.example/"}],"async":true,"checkUrl":"https://${x}/"}}]}`, "body.http.request[0].url"},
-		{"too much", "PATCH", "/api/v1/jobs/ping", `{"http":{"request":[{"url":"https://a.example/","body":"` + strings.Repeat("x", kernel.MaxHTTP) + `"}]}}`, ""},
+		{"too much", "PATCH", "/api/v1/jobs/ping", `{"http":{"request":[{"url":"https://a.example/","body":"` + strings.Repeat("x", kernel.MaxWork) + `"}]}}`, ""},
+		{"a command, edited", "PATCH", "/api/v1/jobs/ping", `{"http":{},"exec":{"argv":["",null]}}`, "body.exec.argv[0]"},
+		{"a command, made", "POST", "/api/v1/jobs", `{"key":"pong","kind":"triggered","app":"exec","exec":{"argv":["a"],"env":{"LD_PRELOAD":"x"}}}`, "body.exec.env.LD_PRELOAD"},
+		{"a command, applied", "POST", "/api/v1/apply", `{"jobs":[{"key":"pong","kind":"triggered","app":"exec","exec":{"argv":["a"],"dir":"etc"}}]}`, "body.exec.dir"},
+		{"both", "PATCH", "/api/v1/jobs/ping", `{"exec":{"argv":["a"]}}`, ""},
 	} {
 		p := d.send(c.method, c.path, c.body).problem(t)
 		location := ""

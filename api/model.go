@@ -231,6 +231,7 @@ type Policy struct {
 	RetryBudget *Rate        `json:"retryBudget,omitempty" doc:"Rate limit of retries; those beyond it start later. none = no rate limit."`
 	PauseAfter  *int         `json:"pauseAfter,omitempty" minimum:"0" maximum:"1000000" doc:"Number of consecutive Terminated runs that pauses the job; 0 = never."`
 	HTTP        *Object      `json:"http,omitempty" doc:"HTTP requests that carillon worker sends: request, async, checkUrl, checkRateSeconds, qos, notification, serviceName; {} = no HTTP job. Up to 64 KiB."`
+	Exec        *Object      `json:"exec,omitempty" doc:"Command that carillon worker --exec runs: argv or script, env, dir, user, stdin, killAfter, noRetry, snooze, limits; {} = no command. Up to 64 KiB."`
 	Handler     *string      `json:"handler,omitempty" maxLength:"200" doc:"Key of a job that workers register: its code runs this job, with this job's arguments; empty = the job's own key."`
 	OnSuccess   *[]string    `json:"onSuccess,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that start after a Succeeded run; they get its result as parent in their arguments."`
 	OnFailure   *[]string    `json:"onFailure,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that start after a Terminated run."`

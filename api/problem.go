@@ -136,7 +136,7 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 		faults = []Fault{{Location: location + "." + args.Path(), Message: text(args.Err)}}
 		return problem(http.StatusUnprocessableEntity, codeInvalid, args.Error(), faults...)
 	}
-	if h, ok := errors.AsType[*ops.HTTPError](err); ok {
+	if h, ok := errors.AsType[*ops.WorkError](err); ok {
 		faults = []Fault{{Location: location + "." + h.Path(), Message: text(h.Err)}}
 		return problem(http.StatusUnprocessableEntity, codeInvalid, h.Error(), faults...)
 	}

@@ -230,8 +230,8 @@ func escaped(body []byte, i int) int {
 	return int(n)
 }
 
-// free are the keys whose values may be any JSON: arguments, results and checkpoints of runs, and requests of jobs.
-var free = map[string]bool{"args": true, "result": true, "data": true, "http": true}
+// free are the keys whose values may be any JSON: arguments, results and checkpoints of runs, and requests and commands of jobs.
+var free = map[string]bool{"args": true, "result": true, "data": true, "http": true, "exec": true}
 
 // unclear returns what is wrong with the keys and values of valid JSON, or "". A null outside of free values is
 // refused: some clients mean "not set" by it, others "empty".

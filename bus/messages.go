@@ -30,16 +30,16 @@ type WorkerInfo struct {
 	Version string           `json:"version,omitempty"` // of the library
 	// Faults are the jobs that it should have and does not serve, with the reasons.
 	Faults map[jobs.Key]string `json:"faults,omitempty"`
-	// Any means that it also serves every job of its app that no other worker has by name; OnlyHTTP, that it serves only
-	// the HTTP jobs of these.
-	Any      bool `json:"any,omitempty"`
-	OnlyHTTP bool `json:"onlyHttp,omitempty"`
+	// Any means that it also serves every job of its app that no other worker has by name; Only, that of these it serves
+	// only those with this setting: http or exec.
+	Any  bool   `json:"any,omitempty"`
+	Only string `json:"only,omitempty"`
 }
 
 // Serves reports whether a worker has the code of a job.
 func (i *WorkerInfo) Serves(d *kernel.Definition) bool {
 	_, has := i.Keys[d.HandlerKey()]
-	return has || i.Any && (!i.OnlyHTTP || !kernel.NoHTTP(d.Policy.HTTP))
+	return has || i.Any && (i.Only == "" || i.Only == d.Policy.Work())
 }
 
 // Lacks returns what a worker lacks for a run of a handler, in short ("the tag gpu"), or "". It ignores which worker the

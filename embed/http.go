@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/metrics"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -27,7 +28,7 @@ func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	c.Others, c.OnlyHTTP = runner.Run, true
+	c.Others, c.Only = runner.Run, kernel.WorkHTTP
 	s.runner = runner
 	b, err := s.openBus(ctx, cfg, as)
 	if err != nil {

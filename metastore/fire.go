@@ -66,7 +66,7 @@ func (c *change) fire(k kernel.Fire) error {
 		if c.live(run.ID) != nil {
 			continue
 		}
-		if !kernel.NoHTTP(d.Policy.HTTP) {
+		if !kernel.NoWork(d.Policy.HTTP) {
 			d.Executions++
 			run.Execution = d.Executions
 		}

@@ -189,7 +189,7 @@ func (c *change) fresh(d *kernel.Definition, origin kernel.Origin) *kernel.Run {
 
 // executes numbers a new run of an HTTP job.
 func (c *change) executes(d *kernel.Definition, run *kernel.Run) {
-	if kernel.NoHTTP(d.Policy.HTTP) {
+	if kernel.NoWork(d.Policy.HTTP) {
 		return
 	}
 	next := *c.row(d.Key)

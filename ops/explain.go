@@ -124,7 +124,9 @@ func (e *Explanation) waiting(queued []*kernel.Run, workers []Worker) {
 	} else {
 		e.add("It is stopped since %s: no online worker of the app %s has %s any more. When one has it again, its misfire policy applies to the due times.", clock(e.Job.Stopped), e.Job.App, code(e.Job.Definition, "it"))
 	}
-	if e.Workers == 0 && e.Job.Stopped.IsZero() {
+	if why := commandless(e.Job.Definition, workers); why != "" {
+		e.add("%s.", strings.ToUpper(why[:1])+why[1:])
+	} else if e.Workers == 0 && e.Job.Stopped.IsZero() {
 		e.add("No worker of the app %s that is online has %s.", e.Job.App, code(e.Job.Definition, "this job"))
 	}
 }

@@ -27,15 +27,15 @@ func (o *Ops) schema(ctx context.Context, who Who, d *kernel.Definition) ([]byte
 	return h.Schema, nil
 }
 
-// checkHandler checks a job as it will be after a change, if that sets its handler, requests or arguments: they fit each
-// other.
+// checkHandler checks a job as it will be after a change, if that sets its handler, requests, command or arguments: they
+// fit each other.
 func (o *Ops) checkHandler(ctx context.Context, who Who, after *kernel.Definition, set *kernel.Settings) error {
 	p := &after.Policy
-	if set.Handler == nil && set.HTTP == nil && set.Args == nil {
+	if set.Handler == nil && set.HTTP == nil && set.Exec == nil && set.Args == nil {
 		return nil
 	}
-	if p.Handler != "" && !kernel.NoHTTP(p.HTTP) {
-		return kernel.Invalid("job %s has both http and the handler %s: set one of them", after.Key, p.Handler)
+	if err := oneWork(after.Key, p); err != nil {
+		return err
 	}
 	if kernel.SystemKey(after.HandlerKey()) && !kernel.SystemKey(after.Key) {
 		return kernel.Refuse(jobs.Forbidden, "%s runs only for the scheduler: choose another handler", p.Handler)
@@ -50,8 +50,12 @@ func (o *Ops) checkHandler(ctx context.Context, who Who, after *kernel.Definitio
 	return o.args.Check(schema, p.Args)
 }
 
-// warnHandler adds a warning if no online worker has the handler of a job, and has the job show its handler's schema.
+// warnHandler adds a warning if no online worker has the handler of a job or runs its command, and has the job show its
+// handler's schema.
 func (o *Ops) warnHandler(ctx context.Context, who Who, j *Job) error {
+	if why := commandless(j.Definition, o.live.Workers(who.tenant())); why != "" {
+		j.Warnings = append(j.Warnings, why)
+	}
 	if j.Policy.Handler == "" {
 		return nil
 	}

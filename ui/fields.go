@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/execspec"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -150,6 +151,20 @@ func words(name, label, hint, group string) setting {
 		func(text string) ([]string, error) { return commas(text), nil })
 }
 
+// object is a field of a JSON object; an empty text means {}.
+func object(name, label, hint string, check func([]byte) error) setting {
+	return setting{Name: name, Label: label, Hint: hint, Group: "Description", Input: "area",
+		text: func(p *kernel.Policy) string { return pretty(p.At(name).Interface().(json.RawMessage)) },
+		read: func(s *kernel.Settings, text, _ string) error {
+			raw := json.RawMessage(cmp.Or(strings.TrimSpace(text), "{}"))
+			if err := check(raw); err != nil {
+				return err
+			}
+			s.Set(name, raw)
+			return nil
+		}}
+}
+
 // settings are all that a user can edit, in the order of the form.
 var settings = []setting{
 	recurring(line("schedule", "Schedule", "cron of 5 to 7 fields, @daily, an interval such as 15m, an ISO 8601 repeat or one instant", "When", "text")),
@@ -221,18 +236,14 @@ var settings = []setting{
 	line("name", "Name", "", "Description", "text"),
 	words("tags", "Tags", "comma-separated", "Description"),
 	line("description", "Description", "", "Description", "area"),
-	{Name: "args", Label: "Default arguments", Hint: "a JSON object", Group: "Description", Input: "area",
-		text: func(p *kernel.Policy) string { return pretty(p.Args) },
-		read: func(s *kernel.Settings, text, _ string) error {
-			if text = strings.TrimSpace(text); text == "" {
-				text = "{}"
-			}
-			if err := kernel.CheckArgs([]byte(text)); err != nil {
-				return err
-			}
-			s.Args = new(json.RawMessage(text))
+	object("args", "Default arguments", "a JSON object", kernel.CheckArgs),
+	object("exec", "Command", `JSON such as {"argv": ["backup", "--all"]} or {"script": "..."}; empty: none`, func(raw []byte) error {
+		if kernel.NoWork(raw) {
 			return nil
-		}},
+		}
+		_, err := execspec.Parse(raw)
+		return err
+	}),
 	{Name: "disabled", Label: "Disabled", Hint: "The job does not run, not even manually.", Group: "Description", Input: "check",
 		text: func(p *kernel.Policy) string {
 			if p.Disabled {

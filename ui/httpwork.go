@@ -24,7 +24,7 @@ type httpCall struct {
 
 // httpWorkOf returns nil for a job without requests.
 func httpWorkOf(raw json.RawMessage) *httpWork {
-	if kernel.NoHTTP(raw) {
+	if kernel.NoWork(raw) {
 		return nil
 	}
 	w := &httpWork{JSON: pretty(shownJob(raw))}

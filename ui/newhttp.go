@@ -58,7 +58,7 @@ func (u *UI) newHTTP(r *http.Request, v visitor) (answer, error) {
 	if err == nil {
 		_, err = u.ops.Create(r.Context(), who, wanted)
 	}
-	if at, is := errors.AsType[*ops.HTTPError](err); is {
+	if at, is := errors.AsType[*ops.WorkError](err); is {
 		f.Form.blame(at.Place, said(at.Err))
 		return f.answer(http.StatusUnprocessableEntity), nil
 	}

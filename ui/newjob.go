@@ -23,7 +23,7 @@ type newJobForm struct {
 
 // mayHandle reports whether other jobs may name a job as their handler: workers run its code, with arguments.
 func mayHandle(d *kernel.Definition) bool {
-	return d.Kind == kernel.Triggered && kernel.NoHTTP(d.Policy.HTTP) && d.Policy.Handler == "" && !kernel.SystemKey(d.Key)
+	return d.Kind == kernel.Triggered && kernel.NoWork(d.Policy.HTTP) && d.Policy.Handler == "" && !kernel.SystemKey(d.Key)
 }
 
 // MayHandle reports whether other jobs may name this one as their handler.

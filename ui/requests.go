@@ -31,7 +31,7 @@ func (u *UI) httpJobOf(r *http.Request, v visitor) (ops.Job, *httpspec.Job, erro
 		return job, nil, err
 	}
 	raw := job.Definition.Policy.HTTP
-	if kernel.NoHTTP(raw) {
+	if kernel.NoWork(raw) {
 		return job, nil, kernel.Refuse(jobs.Conflict, "job %s has no HTTP requests: its code is in a worker", job.Key)
 	}
 	plan, err := httpspec.Parse(raw)
@@ -72,7 +72,7 @@ func (u *UI) editRequests(r *http.Request, v visitor) (answer, error) {
 	who := v.Who
 	who.Reason = r.PostFormValue("reason")
 	_, err = u.ops.Edit(r.Context(), who, kernel.Edit{Key: job.Key, Set: kernel.Settings{HTTP: &raw}, IfRevision: p.Revision})
-	if at, is := errors.AsType[*ops.HTTPError](err); is {
+	if at, is := errors.AsType[*ops.WorkError](err); is {
 		p.Form.blame(at.Place, said(at.Err))
 		return p.answer(http.StatusUnprocessableEntity), nil
 	}

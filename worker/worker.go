@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,8 +32,9 @@ type Config struct {
 	// Others runs attempts of the app's jobs that were not passed to New; jobs.Attempt(ctx) returns the job. If another
 	// worker was given a job by name, runs of that job go to that worker. Default none.
 	Others Handler
-	// OnlyHTTP means that Others runs only HTTP jobs: a job of another kind that no worker has is not fired.
-	OnlyHTTP bool
+	// Only restricts Others to jobs with this setting: "http" or "exec". A job of another kind that no worker has is not
+	// fired. Default: all jobs.
+	Only string
 
 	// Middleware wraps every handler; the first is the outermost. jobs.Attempt(ctx) returns the run.
 	Middleware []func(next Handler) Handler
@@ -181,6 +183,8 @@ func (c Config) complete() (Config, error) {
 		return c, kernel.Invalid("worker name has %d characters, at most 180 are allowed: each start adds a few", len(c.Name))
 	case c.Slots < 0:
 		return c, kernel.Invalid("invalid slots %d: give the number of runs at the same time, or 0 for no limit", c.Slots)
+	case c.Only != "" && !slices.Contains(kernel.WorkSettings(), c.Only):
+		return c, kernel.Invalid("invalid Only %.40q: want one of %q, or none for all jobs", c.Only, kernel.WorkSettings())
 	case c.HeartbeatEvery < 0 || c.Lease <= c.HeartbeatEvery:
 		return c, kernel.Invalid("lease is %v and a heartbeat is sent every %v: the lease must be longer", c.Lease, c.HeartbeatEvery)
 	}

@@ -13,8 +13,10 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/worker"
+	"github.com/carillon-scheduler/carillon/worker/execjob"
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
 
@@ -24,15 +26,17 @@ var workerFlags = []string{"nats", "nats-user", "nats-password-file", "nats-toke
 	"http-jobs-feedback-url", "http-jobs-inner-feedback-url", "http-jobs-call-timeout", "http-jobs-breaker-after", "http-jobs-breaker-pause"}
 
 func newWorker() *cobra.Command {
-	h := httpWorker{}
+	h := workerProcess{}
 	c := &cobra.Command{
 		Use:   "worker",
-		Short: "Run HTTP jobs in a separate process",
-		Long: "Run HTTP jobs, which call URLs. It connects to the bus of a server, like every worker, and needs a worker token if the server\n" +
-			"requires authentication. Start any number of these workers; if one fails, another takes over its runs. The settings http-jobs.*\n" +
-			"of the worker, not of the server, define which addresses jobs may call, and their variables, services and secrets.",
+		Short: "Run HTTP jobs, or commands, in a separate process",
+		Long: "Run HTTP jobs, which call URLs, or with --exec jobs that are commands. It connects to the bus of a server, like every worker, and\n" +
+			"needs a worker token if the server requires authentication. Start any number of these workers; if one fails, another takes over\n" +
+			"its runs. The settings http-jobs.* of the worker, not of the server, define which addresses jobs may call, and their variables,\n" +
+			"services and secrets; its --exec flags define which commands may run, and as whom.",
 		Example: "  carillon worker\n  carillon worker --nats tls://bus.example:4222 --nats-token-file /run/token\n" +
-			"  carillon worker --http-jobs-allow 10.1.0.0/16 --http-jobs-services billing=http://10.1.0.7:8080 --http-jobs-secrets BILLING@10.1.0.7=/etc/carillon/billing",
+			"  carillon worker --http-jobs-allow 10.1.0.0/16 --http-jobs-services billing=http://10.1.0.7:8080 --http-jobs-secrets BILLING@10.1.0.7=/etc/carillon/billing\n" +
+			"  carillon worker --exec --exec-allow '/opt/jobs/*' --tags db",
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			cfg, err := loadChecked(c, os.Environ(), (*config).checkWorker)
@@ -40,13 +44,18 @@ func newWorker() *cobra.Command {
 				return err
 			}
 			h.cfg, h.out, h.log = cfg, c.OutOrStdout(), newLogger(cfg, os.Stderr)
+			if err := h.checkExec(c); err != nil {
+				return err
+			}
 			return h.work(c.Context())
 		},
 	}
 	addFlags(c, flagsBut(workerFlags)...)
-	c.Flags().StringVar(&h.app, "app", httpjob.App, "app (worker group) of its HTTP jobs")
+	c.Flags().StringVar(&h.app, "app", "", "app (worker group) of its jobs (default: "+httpjob.App+", or "+execjob.App+" with --exec)")
 	c.Flags().StringVar(&h.name, "name", "", "name of this worker (default: the host's)")
 	c.Flags().IntVar(&h.slots, "slots", 256, "max parallel runs")
+	c.Flags().StringSliceVar(&h.tags, "tags", nil, "tags of this worker, for the setting needs of jobs, comma-separated: db,region=eu")
+	h.addExecFlags(c)
 	return c
 }
 
@@ -74,27 +83,36 @@ func (c *config) checkWorker() {
 	c.checkOutside()
 }
 
-// httpWorker is a process that only runs HTTP jobs.
-type httpWorker struct {
+// workerProcess is a process that only runs HTTP jobs, or only commands.
+type workerProcess struct {
 	cfg       *config
 	app, name string
 	slots     int
+	tags      []string
+	exec      bool
+	commands  execjob.Config
 	out       io.Writer
 	log       *slog.Logger
 }
 
 // work connects, and works until a signal comes or ctx ends.
-func (h *httpWorker) work(ctx context.Context) error {
+func (h *workerProcess) work(ctx context.Context) error {
 	go collectLazily(ctx)
 	jobsConfig, err := h.cfg.httpJobs()
 	if err != nil {
 		return err
 	}
+	if h.app == "" {
+		h.app = httpjob.App
+		if h.exec {
+			h.app = execjob.App
+		}
+	}
 	jobsConfig.App = h.app
 	if h.slots < 1 {
 		return usage("invalid --slots %d: want at least 1", h.slots)
 	}
-	cfg := worker.Config{App: h.app, Name: h.name, Slots: h.slots, Grace: graceOf(h.cfg.Grace), Logger: h.log}
+	cfg := worker.Config{App: h.app, Name: h.name, Slots: h.slots, Tags: h.tags, Grace: graceOf(h.cfg.Grace), Logger: h.log}
 	as, err := cfg.Principal()
 	if err != nil {
 		return err
@@ -112,7 +130,11 @@ func (h *httpWorker) work(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(h.out, "\n  Carillon worker\n\n  bus    %s\n  app    %s\n  http   jobs %s\n\n", withoutUsers(h.cfg.URL), as.App, h.cfg.httpJobsLine())
+	runs := "http   jobs " + h.cfg.httpJobsLine()
+	if h.exec {
+		runs = "exec   " + h.commandsLine()
+	}
+	fmt.Fprintf(h.out, "\n  Carillon worker\n\n  bus    %s\n  app    %s\n  %s\n\n", withoutUsers(h.cfg.URL), as.App, runs)
 
 	var g run.Group
 	p := &process{cfg: h.cfg, log: h.log, out: h.out}
@@ -130,13 +152,21 @@ func (h *httpWorker) work(ctx context.Context) error {
 }
 
 // worker assembles the worker.
-func (h *httpWorker) worker(cfg worker.Config, jobsConfig httpjob.Config, as bus.Principal, b bus.Bus) (*worker.Worker, error) {
+func (h *workerProcess) worker(cfg worker.Config, jobsConfig httpjob.Config, as bus.Principal, b bus.Bus) (*worker.Worker, error) {
 	heeding := busstore.Heed(b, as)
 	store := busstore.New(heeding, as)
+	if h.exec {
+		runner, err := execjob.New(commandsOf(store), h.commands)
+		if err != nil {
+			return nil, usage("%v", err)
+		}
+		cfg.Others, cfg.Only = runner.Run, kernel.WorkExec
+		return worker.New(cfg, store, heeding)
+	}
 	runner, err := httpjob.New(store, jobsConfig)
 	if err != nil {
 		return nil, err
 	}
-	cfg.Others, cfg.OnlyHTTP = runner.Run, true
+	cfg.Others, cfg.Only = runner.Run, kernel.WorkHTTP
 	return worker.New(cfg, store, heeding, runner.Jobs()...)
 }

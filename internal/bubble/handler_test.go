@@ -119,26 +119,35 @@ func TestOneHandlerManyJobs(t *testing.T) {
 	})
 }
 
-// A catch-all worker keeps the jobs of its app alive, also those that only the API knows; one for HTTP jobs keeps only
-// those.
+// A catch-all worker keeps the jobs of its app alive, also those that only the API knows; one for HTTP jobs or commands
+// keeps only those, and runs them.
 func TestCatchAllKeepsJobs(t *testing.T) {
-	for _, onlyHTTP := range []bool{false, true} {
+	for _, only := range []string{"", kernel.WorkHTTP, kernel.WorkExec} {
 		bubble.Run(t, func(t *testing.T, c *bubble.System) {
-			ran := 0
-			c.Start(worker.Config{App: "all", OnlyHTTP: onlyHTTP, Others: func(context.Context, []byte) error { ran++; return nil }},
+			ran := map[jobs.Key]int{}
+			stop := c.Start(worker.Config{App: "all", Only: only, Others: func(ctx context.Context, _ []byte) error { ran[jobs.Attempt(ctx).Key]++; return nil }},
 				jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "named", Every: time.Hour}))
 			o := opsOf(c)
-			if _, err := o.Declare(t.Context(), person, []ops.Wanted{{Key: "made", Kind: kernel.Recurring, App: "all", Set: kernel.Settings{Schedule: new("@every 30m")}}}, ops.How{}); err != nil {
-				t.Fatal(err)
+			for key, set := range map[jobs.Key]kernel.Settings{"code": {},
+				kernel.WorkHTTP: {HTTP: new(json.RawMessage(`{"request":[{"url":"https://example.com/"}]}`))},
+				kernel.WorkExec: {Exec: new(json.RawMessage(`{"argv":["true"]}`))}} {
+				set.Schedule = new("@every 30m")
+				if _, err := o.Declare(t.Context(), person, []ops.Wanted{{Key: key, Kind: kernel.Recurring, App: "all", Set: set}}, ops.How{}); err != nil {
+					t.Fatal(err)
+				}
 			}
 			c.Pass(10 * time.Hour)
-			job, err := o.Job(t.Context(), person, "made", 1)
-			if err != nil {
-				t.Fatal(err)
+			for _, key := range []jobs.Key{"code", kernel.WorkHTTP, kernel.WorkExec} {
+				job, err := o.Job(t.Context(), person, key, 1)
+				if err != nil {
+					t.Fatal(err)
+				}
+				runs := only == "" || only == string(key)
+				if stopped := !job.Stopped.IsZero(); stopped == runs || runs && ran[key] != 20 {
+					t.Errorf("only %q: %s: stopped %v, %d runs", only, key, stopped, ran[key])
+				}
 			}
-			if stopped := !job.Stopped.IsZero(); stopped != onlyHTTP || !onlyHTTP && ran != 20 {
-				t.Errorf("only HTTP %v: stopped %v, %d runs", onlyHTTP, stopped, ran)
-			}
+			stop()
 		})
 	}
 }

@@ -322,8 +322,8 @@ func (c Register) Check() error {
 	if err := c.checkSystem(); err != nil {
 		return err
 	}
-	if c.Job.Code.HTTP != nil { // a worker must not make a server send its secrets
-		return Invalid("job %s: a registration may not contain http settings: create HTTP jobs with carillon apply or POST /api/v1/jobs", c.Job.Key)
+	if name := c.Job.Code.givenWork(); name != "" { // a worker must not make others send their secrets, or run its commands
+		return Invalid("job %s: a registration may not contain %s settings: create such jobs with carillon apply or POST /api/v1/jobs", c.Job.Key, name)
 	}
 	return c.Job.Code.Check()
 }

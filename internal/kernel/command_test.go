@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -153,7 +152,6 @@ func TestCommandsCheckThemselves(t *testing.T) {
 		{"register without an app", Register{Worker: "w", Job: Declaration{Key: "k", Kind: 1}}, "app"},
 		{"register a bad app", Register{App: "a.>", Worker: "w", Job: Declaration{Key: "k", Kind: 1}}, "app"},
 		{"a number that no float64 holds", Create{ID: id, Key: "k", Args: []byte(`{"a":[1e400]}`)}, "number 1e400"},
-		{"register http settings", Register{App: "a", Worker: "w", Job: Declaration{Key: "k", Kind: 1, Code: Settings{HTTP: new(json.RawMessage(`{}`))}}}, "http"},
 		{"register a bad worker", Register{App: "a", Worker: "w 1", Job: Declaration{Key: "k", Kind: 1}}, "worker"},
 		{"fire by a person", fires(func(f *Fire) { f.Origin = FromPerson }), "origin"},
 		{"fire to nowhere", fires(func(f *Fire) { f.To = noon }), "cursor"},

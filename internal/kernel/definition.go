@@ -76,6 +76,7 @@ type Settings struct {
 	RetryBudget    *jobs.Rate        `json:"retryBudget,omitempty"`   // rate limit of retries; later ones are spread
 	PauseAfter     *int              `json:"pauseAfter,omitempty"`    // this many consecutive runs that fail for good pause the job; 0 = never
 	HTTP           *json.RawMessage  `json:"http,omitempty"`          // HTTP requests of the job; none = a worker has its code
+	Exec           *json.RawMessage  `json:"exec,omitempty"`          // command of the job; none = a worker has its code
 	Handler        *string           `json:"handler,omitempty"`       // key of the job whose code runs it; "" = its own
 	OnSuccess      *[]string         `json:"onSuccess,omitempty"`     // jobs that run after a run that succeeded
 	OnFailure      *[]string         `json:"onFailure,omitempty"`     // jobs that run after a run that failed for good
@@ -126,6 +127,7 @@ type Policy struct {
 	RetryBudget       jobs.Rate
 	PauseAfter        int
 	HTTP              json.RawMessage // none = a worker has its code
+	Exec              json.RawMessage // none = a worker has its code
 	Handler           string          // key of the job whose code runs it; "" = its own
 	OnSuccess         []string
 	OnFailure         []string

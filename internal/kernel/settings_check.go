@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"reflect"
@@ -19,7 +18,7 @@ const (
 	MaxResult         = 64 << 10
 	MaxError          = 16 << 10
 	MaxCheckpoint     = 64 << 10
-	MaxHTTP           = 64 << 10 // of the HTTP requests of a job
+	MaxWork           = 64 << 10 // of the HTTP requests or the command of a job
 	MaxDescription    = 4 << 10
 	MaxNameLen        = 200
 	MaxSchedule       = 1 << 10
@@ -73,9 +72,11 @@ func (s *Settings) Check() error {
 			return err
 		}
 	}
-	if s.HTTP != nil {
-		if err := checkHTTP(*s.HTTP); err != nil {
-			return err
+	for _, name := range workSettings {
+		if raw := s.Work(name); raw != nil {
+			if err := checkWork(name, *raw); err != nil {
+				return err
+			}
 		}
 	}
 	if err := within("max concurrency", s.MaxConcurrency, 0, MaxConcurrencyTop); err != nil {
@@ -248,22 +249,19 @@ func CheckArgs(args []byte) error {
 	return Invalid("arguments must be a JSON object such as {\"customer\":\"c7\"}, not %.20q", args)
 }
 
-// checkHTTP validates an HTTP job for rows; httpspec checks its fields, before a command is created. Nothing, or {},
-// means that the job has no HTTP requests.
-func checkHTTP(raw []byte) error {
+// workExamples are shown in errors.
+var workExamples = map[string]string{"http": `{"request":[{"url":"https://example.com/"}]}`, "exec": `{"argv":["backup","--all"]}`}
+
+// checkWork validates the setting http or exec for rows; httpspec and execspec check its fields, before a command is
+// created. Nothing, or {}, means that the job has none.
+func checkWork(name string, raw []byte) error {
 	switch {
 	case len(raw) == 0:
 		return nil
-	case len(raw) > MaxHTTP:
-		return Invalid("http has %d bytes, at most %d are allowed", len(raw), MaxHTTP)
+	case len(raw) > MaxWork:
+		return Invalid("%s has %d bytes, at most %d are allowed", name, len(raw), MaxWork)
 	case CheckArgs(raw) != nil:
-		return Invalid("http must be a JSON object such as {\"request\":[{\"url\":\"https://example.com/\"}]}, not %.20q", raw)
+		return Invalid("%s must be a JSON object such as %s, not %.20q", name, workExamples[name], raw)
 	}
 	return nil
-}
-
-// NoHTTP reports whether a job has no HTTP requests: nothing, or {}.
-func NoHTTP(raw []byte) bool {
-	raw = bytes.TrimSpace(raw)
-	return len(raw) == 0 || raw[0] == '{' && len(bytes.TrimSpace(raw[1:])) == 1
 }

@@ -192,6 +192,7 @@ func wireSettings(c *coder, s *Settings) {
 	some(c, &s.KeepSucceeded, signed)
 	some(c, &s.KeepOthers, signed)
 	some(c, &s.Handler, wireString)
+	some(c, &s.Exec, bytesOf)
 }
 
 func wirePolicy(c *coder, p *Policy) {
@@ -245,6 +246,7 @@ func wirePolicy(c *coder, p *Policy) {
 	signed(c, &p.KeepSucceeded)
 	signed(c, &p.KeepOthers)
 	text(c, &p.Handler)
+	bytesOf(c, &p.Exec)
 }
 
 func wireHeld(c *coder, p *Held) {

@@ -52,7 +52,7 @@ type known struct {
 // New returns a runner. It refuses a configuration that would run nothing, or more than it seems to.
 func New(source Source, c Config) (*Runner, error) {
 	if len(c.Allow) == 0 && c.Shell == "" {
-		return nil, fmt.Errorf("no program is allowed: name them, such as /opt/jobs/*, or * for all")
+		return nil, fmt.Errorf("no program is allowed: name them with --exec-allow, such as /opt/jobs/*, or * for all; or a shell for scripts with --exec-shell")
 	}
 	for _, pattern := range c.Allow {
 		if _, err := filepath.Match(pattern, "/"); err != nil || pattern != "*" && !filepath.IsAbs(pattern) {

@@ -149,7 +149,7 @@ func (r *Runner) meant(ctx context.Context, tenant jobs.Tenant, n *notification)
 		return nil, nil, err
 	}
 	none := jobs.NoRetry(fmt.Errorf("job %.200s does not define this notification (any more)", n.Job))
-	if kernel.NoHTTP(d.Policy.HTTP) {
+	if kernel.NoWork(d.Policy.HTTP) {
 		return nil, nil, none
 	}
 	plan, err := httpspec.Parse(d.Policy.HTTP)

@@ -125,7 +125,7 @@ func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 		return k, fmt.Errorf("read the job's definition: %w", err)
 	}
 	k = known{revision: d.Revision}
-	if !kernel.NoHTTP(d.Policy.HTTP) {
+	if !kernel.NoWork(d.Policy.HTTP) {
 		if k.plan, k.err = httpspec.Parse(d.Policy.HTTP); k.err != nil {
 			k.err = jobs.NoRetry(k.err)
 		} else {

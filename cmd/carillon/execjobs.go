@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/worker/execjob"
+)
+
+func (h *workerProcess) addExecFlags(c *cobra.Command) {
+	f := c.Flags()
+	f.BoolVar(&h.exec, "exec", false, "run jobs that are commands (setting exec) instead of HTTP jobs")
+	f.StringSliceVar(&h.commands.Allow, "exec-allow", nil, "programs that may run, comma-separated: /opt/jobs/*,/usr/bin/rsync; * allows all")
+	f.StringVar(&h.commands.Shell, "exec-shell", "", "shell for scripts, such as /bin/sh; it allows any script (default: scripts are refused)")
+	f.StringSliceVar(&h.commands.Users, "exec-users", nil, "users as whom commands may run, comma-separated; needs root")
+	f.StringSliceVar(&h.commands.Pass, "exec-pass", nil, "names of environment variables that commands get, comma-separated: AWS_PROFILE")
+}
+
+// checkExec checks the flags of commands, before anything connects.
+func (h *workerProcess) checkExec(c *cobra.Command) error {
+	if !h.exec {
+		for _, name := range []string{"exec-allow", "exec-shell", "exec-users", "exec-pass"} {
+			if c.Flags().Changed(name) {
+				return usage("--%s is given without --exec: add --exec", name)
+			}
+		}
+		return nil
+	}
+	for _, name := range workerFlags {
+		if strings.HasPrefix(name, "http-jobs") && c.Flags().Changed(name) {
+			return usage("--%s is given with --exec: a worker runs HTTP jobs or commands, start one for each", name)
+		}
+	}
+	if _, err := execjob.New(nil, h.commands); err != nil {
+		return usage("%v", err)
+	}
+	return nil
+}
+
+// commandsLine describes what may run.
+func (h *workerProcess) commandsLine() string {
+	line := "programs " + strings.Join(h.commands.Allow, ", ")
+	if len(h.commands.Allow) == 0 {
+		line = "no programs"
+	}
+	if h.commands.Shell != "" {
+		line += "; scripts by " + h.commands.Shell
+	}
+	if len(h.commands.Users) > 0 {
+		line += "; as " + strings.Join(h.commands.Users, ", ")
+	}
+	return line
+}
+
+// commandsOf reads commands from the jobs' definitions.
+func commandsOf(store metastore.Reader) execjob.Source {
+	return func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) ([]byte, uint64, error) {
+		d, err := store.Definition(ctx, tenant, key)
+		if err != nil {
+			return nil, 0, err
+		}
+		return d.Policy.Exec, d.Revision, nil
+	}
+}

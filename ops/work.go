@@ -1,0 +1,69 @@
+package ops
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/execspec"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// WorkError is the error of an invalid value of http or exec, with the place.
+type WorkError struct {
+	Setting string
+	Place   string // such as request[1].url; "" = all of it
+	Err     error  // why; it is jobs.BadInput
+}
+
+// Path returns the place within the request, such as http.request[1].url.
+func (e *WorkError) Path() string {
+	if e.Place == "" {
+		return e.Setting
+	}
+	return e.Setting + "." + e.Place
+}
+
+func (e *WorkError) Error() string {
+	if e.Setting == kernel.WorkHTTP { // its errors begin with the place
+		return fmt.Sprintf("http: %v", e.Err)
+	}
+	return fmt.Sprintf("%s: %v", e.Path(), e.Err)
+}
+
+// Unwrap returns the cause, which is jobs.BadInput.
+func (e *WorkError) Unwrap() error { return e.Err }
+
+// checkWork validates the HTTP requests or the command in settings of a job, if there are any.
+func (o *Ops) checkWork(app string, s *kernel.Settings) error {
+	if o.http != nil && s.HTTP != nil && !kernel.NoWork(*s.HTTP) {
+		if place, err := o.http(app, *s.HTTP); err != nil {
+			return &WorkError{Setting: kernel.WorkHTTP, Place: place, Err: err}
+		}
+	}
+	if s.Exec != nil && !kernel.NoWork(*s.Exec) {
+		if place, err := execspec.Check(*s.Exec); err != nil {
+			return &WorkError{Setting: kernel.WorkExec, Place: place, Err: kernel.Invalid("%v", err)}
+		}
+	}
+	return nil
+}
+
+// oneWork refuses a job that defines in more than one way what it does.
+func oneWork(key jobs.Key, p *kernel.Policy) error {
+	switch http, exec := !kernel.NoWork(p.HTTP), !kernel.NoWork(p.Exec); {
+	case http && exec:
+		return kernel.Invalid("job %s has both http and exec: set one of them", key)
+	case p.Handler != "" && (http || exec):
+		return kernel.Invalid("job %s has both %s and the handler %s: set one of them", key, p.Work(), p.Handler)
+	}
+	return nil
+}
+
+// commandless explains that no online worker runs the command of a job; "" = one does, or the job is no command.
+func commandless(d *kernel.Definition, workers []Worker) string {
+	if d.Policy.Work() != kernel.WorkExec || slices.ContainsFunc(workers, func(w Worker) bool { return w.App == d.App && w.Serves(d) }) {
+		return ""
+	}
+	return fmt.Sprintf("no online worker of the app %s runs commands: start `carillon worker --exec`", d.App)
+}
