@@ -99,7 +99,11 @@ func changes(before, after []byte) []change {
 	var list []change
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if !bytes.Equal(was[name], is[name]) {
-			list = append(list, change{name, plain(was[name]), plain(is[name])})
+			before, after := was[name], is[name]
+			if name == "http" {
+				before, after = shownJob(before), shownJob(after)
+			}
+			list = append(list, change{name, plain(before), plain(after)})
 		}
 	}
 	return list

@@ -109,6 +109,10 @@ func TestRequestsAreEditedWhole(t *testing.T) {
 		t.Errorf("%s, %v", text, err)
 	}
 
+	for _, page := range []string{"/jobs/app.whole", "/jobs/app.whole/versions", "/jobs/app.whole/edit", "/audit"} {
+		answer, body = s.get(page)
+		s.has(page, answer, body, 200, "app.whole", "!s3cr3t")
+	}
 	// The first form is of an earlier revision.
 	answer, body = s.post("/jobs/app.whole/requests", form)
 	s.has("a stale form", answer, body, 409, "Another user edited this job", "https://A.example/other", "!s3cr3t")
