@@ -161,7 +161,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	if err := o.checkHandler(ctx, who, o.edited(d, g, edit), &w.Set); err != nil {
 		return nil, err
 	}
-	if err := o.checkWork(d.App, &w.Set); err != nil {
+	if err := o.checkWork(d.Key, d.App, &w.Set); err != nil {
 		return nil, err
 	}
 	if err := o.checkSchedule(ctx, who, d, edit); err != nil {

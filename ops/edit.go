@@ -41,7 +41,7 @@ func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 	if err := o.checkHandler(ctx, who, o.edited(d, global, k), &k.Set); err != nil {
 		return Job{}, err
 	}
-	if err := o.checkWork(d.App, &k.Set); err != nil {
+	if err := o.checkWork(d.Key, d.App, &k.Set); err != nil {
 		return Job{}, err
 	}
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {
@@ -67,7 +67,7 @@ func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Jo
 		return Job{}, err
 	}
 	o.inZone(d, global, &k)
-	if err := o.checkWork(d.App, &k.Set); err != nil {
+	if err := o.checkWork(d.Key, d.App, &k.Set); err != nil {
 		return Job{}, err
 	}
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {

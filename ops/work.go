@@ -11,6 +11,7 @@ import (
 
 // WorkError is the error of an invalid value of http or exec, with the place.
 type WorkError struct {
+	Key     jobs.Key
 	Setting string
 	Place   string // such as request[1].url; "" = all of it
 	Err     error  // why; it is jobs.BadInput
@@ -26,24 +27,24 @@ func (e *WorkError) Path() string {
 
 func (e *WorkError) Error() string {
 	if e.Setting == kernel.WorkHTTP { // its errors begin with the place
-		return fmt.Sprintf("http: %v", e.Err)
+		return fmt.Sprintf("job %s: http: %v", e.Key, e.Err)
 	}
-	return fmt.Sprintf("%s: %v", e.Path(), e.Err)
+	return fmt.Sprintf("job %s: %s: %v", e.Key, e.Path(), e.Err)
 }
 
 // Unwrap returns the cause, which is jobs.BadInput.
 func (e *WorkError) Unwrap() error { return e.Err }
 
 // checkWork validates the HTTP requests or the command in settings of a job, if there are any.
-func (o *Ops) checkWork(app string, s *kernel.Settings) error {
+func (o *Ops) checkWork(key jobs.Key, app string, s *kernel.Settings) error {
 	if o.http != nil && s.HTTP != nil && !kernel.NoWork(*s.HTTP) {
 		if place, err := o.http(app, *s.HTTP); err != nil {
-			return &WorkError{Setting: kernel.WorkHTTP, Place: place, Err: err}
+			return &WorkError{Key: key, Setting: kernel.WorkHTTP, Place: place, Err: err}
 		}
 	}
 	if s.Exec != nil && !kernel.NoWork(*s.Exec) {
 		if place, err := execspec.Check(*s.Exec); err != nil {
-			return &WorkError{Setting: kernel.WorkExec, Place: place, Err: kernel.Invalid("%v", err)}
+			return &WorkError{Key: key, Setting: kernel.WorkExec, Place: place, Err: kernel.Invalid("%v", err)}
 		}
 	}
 	return nil
