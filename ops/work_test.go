@@ -64,7 +64,7 @@ func TestCommandsWaitForTheirWorker(t *testing.T) {
 	d := newFixture(t)
 	live := &members{}
 	o := ops.New(ops.Config{Store: d.store, Live: live})
-	const hint = "no online worker of the app exec runs commands: start `carillon worker --exec`"
+	const hint = "no online worker of the app exec runs commands: start carillon worker --exec"
 	made, err := o.Declare(t.Context(), ann, []ops.Wanted{{Key: "backup", Kind: kernel.Triggered, App: "exec", Set: kernel.Settings{Exec: raw(`{"argv":["backup"]}`)}}}, ops.How{})
 	if err != nil || !slices.Contains(made[0].Job.Warnings, hint) {
 		t.Errorf("declared: %+v, %v", made, err)

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/execspec"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -237,12 +236,16 @@ var settings = []setting{
 	words("tags", "Tags", "comma-separated", "Description"),
 	line("description", "Description", "", "Description", "area"),
 	object("args", "Default arguments", "a JSON object", kernel.CheckArgs),
-	object("exec", "Command", `JSON such as {"argv": ["backup", "--all"]} or {"script": "..."}; empty: none`, func(raw []byte) error {
+	shown(object("exec", "Command", `JSON such as {"argv": ["backup", "--all"]} or {"script": "..."}; empty: none`, func(raw []byte) error {
 		if kernel.NoWork(raw) {
 			return nil
 		}
-		_, err := execspec.Parse(raw)
-		return err
+		return parseCommand(raw)
+	}), func(p *kernel.Policy) string {
+		if w := execWorkOf(p.Exec); w != nil {
+			return firstLine(cmp.Or(w.Line, w.Script))
+		}
+		return ""
 	}),
 	{Name: "disabled", Label: "Disabled", Hint: "The job does not run, not even manually.", Group: "Description", Input: "check",
 		text: func(p *kernel.Policy) string {
@@ -263,6 +266,9 @@ func commas(text string) []string {
 	}
 	return slices.DeleteFunc(list, func(w string) bool { return w == "" })
 }
+
+// shown has pages show another text than forms.
+func shown(s setting, words func(*kernel.Policy) string) setting { s.words = words; return s }
 
 func recurring(s setting) setting { s.only = kernel.Recurring; return s }
 

@@ -33,7 +33,8 @@ type jobPage struct {
 	Missed                []*kernel.Missed
 	Options               []option  // set for this job
 	Defaults              []option  // the other settings
-	HTTP                  *httpWork // its requests; nil = a worker has its code
+	HTTP                  *httpWork // its requests; nil = none
+	Exec                  *execWork // its command; nil = none
 	Schema                string
 	Go                    string // code to enqueue a run, or ""
 	Curl                  string
@@ -64,7 +65,7 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 	}
 	p := jobPage{jobRow: u.jobRow(job, v, r.URL.Path), Fires: fires(job.Definition, job.Next), Schema: pretty(job.Schema)}
 	p.Options, p.Defaults = options(&job)
-	p.HTTP = httpWorkOf(job.Definition.Policy.HTTP)
+	p.HTTP, p.Exec = httpWorkOf(job.Definition.Policy.HTTP), execWorkOf(job.Definition.Policy.Exec)
 	past, err := u.ops.History(ctx, v.Who, job.Definition)
 	if err != nil {
 		return answer{}, err

@@ -383,7 +383,7 @@ func TestVersionsPage(t *testing.T) {
 // What a role may not do is neither offered nor done.
 func TestRolesOnJobs(t *testing.T) {
 	s, _, tokens := guarded(t)
-	edits := []string{"/new", "/jobs/app.nightly/edit", "/jobs/app.nightly/requests", "/jobs/app.nightly/follow", "/jobs/app.nightly/delete", "/jobs/app.nightly/rollback"}
+	edits := []string{"/new", "/new/command", "/jobs/app.nightly/edit", "/jobs/app.nightly/requests", "/jobs/app.nightly/follow", "/jobs/app.nightly/delete", "/jobs/app.nightly/rollback"}
 	acts := []string{"/jobs/app.nightly/trigger", "/jobs/app.nightly/pause", "/jobs/app.nightly/resume"}
 	for role, forbidden := range map[string][]string{"viewer": slices.Concat(acts, edits), "operator": edits} {
 		cookie := s.signIn(tokens[role])

@@ -23,7 +23,7 @@ type newJobForm struct {
 
 // mayHandle reports whether other jobs may name a job as their handler: workers run its code, with arguments.
 func mayHandle(d *kernel.Definition) bool {
-	return d.Kind == kernel.Triggered && kernel.NoWork(d.Policy.HTTP) && d.Policy.Handler == "" && !kernel.SystemKey(d.Key)
+	return d.Kind == kernel.Triggered && d.Policy.Work() == "" && d.Policy.Handler == "" && !kernel.SystemKey(d.Key)
 }
 
 // MayHandle reports whether other jobs may name this one as their handler.
@@ -39,7 +39,7 @@ func (u *UI) newJobFormOf(r *http.Request, v visitor) (*newJobForm, error) {
 		return nil, err
 	}
 	if !mayHandle(handler.Definition) {
-		return nil, kernel.Refuse(jobs.Conflict, "job %s cannot be a handler: want a triggered job of workers, without http and without a handler", f.Key)
+		return nil, kernel.Refuse(jobs.Conflict, "job %s cannot be a handler: want a triggered job of workers, without http, exec and a handler", f.Key)
 	}
 	f.Here = u.base + "/jobs/" + url.PathEscape(string(f.Key)) + "/new"
 	n := &newJobForm{argsForm: f, App: handler.App}

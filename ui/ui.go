@@ -144,6 +144,8 @@ func New(c Config) *UI {
 		{"POST /jobs/{key}/backfill", ops.Operator, u.backfill},
 		{"GET /new", ops.Admin, u.newHTTPPage},
 		{"POST /new", ops.Admin, u.newHTTP},
+		{"GET /new/command", ops.Admin, u.newCommandPage},
+		{"POST /new/command", ops.Admin, u.newCommand},
 		{"GET /jobs/{key}/new", ops.Admin, u.newJobPage},
 		{"POST /jobs/{key}/new", ops.Admin, u.newJob},
 		{"GET /jobs/{key}/edit", ops.Admin, u.editPage},

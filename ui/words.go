@@ -2,9 +2,11 @@ package ui
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strings"
 	"time"
 
@@ -138,8 +140,16 @@ func pretty(b []byte) string {
 	if json.Indent(&out, b, "", "  ") != nil {
 		return string(b)
 	}
-	return out.String()
+	return escapes.ReplaceAllStringFunc(out.String(), func(escape string) string {
+		return cmp.Or(readable[strings.ToLower(escape)], escape)
+	})
 }
+
+// encoding/json escapes the characters of readable for the use of JSON in scripts of pages: pages show them.
+var (
+	escapes  = regexp.MustCompile(`\\(u[0-9A-Fa-f]{4}|.)`)
+	readable = map[string]string{`\u0026`: "&", `\u003c`: "<", `\u003e`: ">"}
+)
 
 func firstLine(s string) string {
 	s, _, _ = strings.Cut(s, "\n")
