@@ -314,6 +314,15 @@ func TestDebugModeLetsGo(t *testing.T) {
 	}
 }
 
+func TestDefaultZonesExist(t *testing.T) {
+	d := newFixture(t)
+	for _, k := range []kernel.Configure{{File: &kernel.File{Defaults: kernel.Settings{Zone: new("Mars/Base")}}}, {Defaults: &kernel.Settings{Zone: new("Mars/Base")}}} {
+		if _, err := d.Configure(t.Context(), ann, k, ""); !errors.Is(err, jobs.BadInput) {
+			t.Errorf("a default zone that does not exist: %v", err)
+		}
+	}
+}
+
 // A changed configuration releases no run that the debug mode of a person holds; a reset to it does.
 func TestAFileReleasesNoHeldRun(t *testing.T) {
 	d := newFixture(t)

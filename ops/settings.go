@@ -58,6 +58,11 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 			return Configured{}, err
 		}
 	}
+	if k.File != nil {
+		if err := CheckDefaults(k.File.Defaults); err != nil {
+			return Configured{}, err
+		}
+	}
 	off, err := o.switchesOff(ctx, who, k)
 	if err != nil {
 		return Configured{}, err

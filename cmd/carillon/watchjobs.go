@@ -23,8 +23,7 @@ import (
 )
 
 // Job definitions in a file, a folder or at a URL are applied like "carillon apply" whenever they differ from those
-// that this process applied last. Edits by users stay until the file changes: the last write wins, as with all settings
-// of the configuration.
+// that this process applied last. Edits by users stay until the file changes: the last write wins.
 
 // watchJobs reads the source again and again. It logs each error once; the rest of the process is not affected.
 func (p *process) watchJobs(ctx context.Context, s *embed.Scheduler) {
