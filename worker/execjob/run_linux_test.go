@@ -58,7 +58,7 @@ var everything = Config{Allow: []string{"*"}, Shell: "/bin/sh"}
 var attempt = jobs.AttemptInfo{Key: "ops.backup", Number: 2, Due: time.Date(2026, 11, 24, 2, 30, 0, 0, time.UTC), Index: 1, Total: 3}
 
 // run runs a command in JSON, and returns its error and its log.
-func run(t *testing.T, ctx context.Context, c Config, command, args string) (error, string) {
+func run(ctx context.Context, t *testing.T, c Config, command, args string) (string, error) {
 	t.Helper()
 	r, err := New(nil, c)
 	if err != nil {
@@ -70,7 +70,7 @@ func run(t *testing.T, ctx context.Context, c Config, command, args string) (err
 	}
 	s := new(sink)
 	err = r.run(ctx, parsed, attempt, []byte(args), s.logger())
-	return err, s.String()
+	return s.String(), err
 }
 
 func codeOf(err error) string { return outcome.CodeOf(err) }
@@ -95,7 +95,7 @@ func TestOutcomes(t *testing.T) {
 		"what it leaves behind": {`{"script":"sleep 600 & echo started"}`, "", "", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err, log := run(t, t.Context(), everything, c.command, `{}`)
+			log, err := run(t.Context(), t, everything, c.command, `{}`)
 			if (err == nil) != (c.code == "" && c.error == "" && !c.snooze) || codeOf(err) != c.code || err != nil && !strings.Contains(err.Error(), c.error) {
 				t.Errorf("%v, code %q; log: %s", err, codeOf(err), log)
 			}
@@ -111,7 +111,7 @@ func TestOutcomes(t *testing.T) {
 
 // The output is the log of the run, line by line, as text.
 func TestOutput(t *testing.T) {
-	_, log := run(t, t.Context(), everything, `{"script":"printf 'one\\ntwo\\r\\nthr'; printf 'ee\\n'; printf 'bad \\377 byte\\n' >&2; printf '%9000d\\nend' 7"}`, `{}`)
+	log, _ := run(t.Context(), t, everything, `{"script":"printf 'one\\ntwo\\r\\nthr'; printf 'ee\\n'; printf 'bad \\377 byte\\n' >&2; printf '%9000d\\nend' 7"}`, `{}`)
 	for _, want := range []string{"msg=one\n", "msg=two\n", "msg=three", "stream=stderr", "bad \uFFFD byte", "msg=end"} {
 		if !strings.Contains(log, want) {
 			t.Errorf("no %q in %.300q", want, log)
@@ -126,7 +126,7 @@ func TestOutput(t *testing.T) {
 
 func TestInput(t *testing.T) {
 	args := `{"customer":"c 7;$(id)","order-no":12345678901234567890,"gift":true,"items":["a"]}`
-	err, log := run(t, t.Context(), everything, `{"script":"cat; echo; env; pwd","env":{"GREETING":"hello"}}`, args)
+	log, err := run(t.Context(), t, everything, `{"script":"cat; echo; env; pwd","env":{"GREETING":"hello"}}`, args)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestInput(t *testing.T) {
 	if strings.Contains(log, "CARILLON_ARG_ITEMS") {
 		t.Error("a list became a variable")
 	}
-	_, log = run(t, t.Context(), everything, `{"argv":["cat"],"stdin":"none"}`, args)
+	log, _ = run(t.Context(), t, everything, `{"argv":["cat"],"stdin":"none"}`, args)
 	if log != "" {
 		t.Errorf("stdin none: %s", log)
 	}
@@ -153,7 +153,7 @@ func TestEnvironment(t *testing.T) {
 	t.Setenv("AWS_PROFILE", "backup")
 	c := everything
 	c.Pass = []string{"AWS_PROFILE"}
-	_, log := run(t, t.Context(), c, `{"script":"env; pwd; touch here; ls -d /proc/self/fd/* | wc -l"}`, `{}`)
+	log, _ := run(t.Context(), t, c, `{"script":"env; pwd; touch here; ls -d /proc/self/fd/* | wc -l"}`, `{}`)
 	if strings.Contains(log, "secret-") || !strings.Contains(log, "AWS_PROFILE=backup") {
 		t.Errorf("the environment is %s", log)
 	}
@@ -196,15 +196,15 @@ func TestAllowed(t *testing.T) {
 		"sh":      "not_allowed",
 		"/bin/sh": "not_allowed",
 	} {
-		err, log := run(t, t.Context(), c, fmt.Sprintf(`{"argv":[%q]}`, program), `{}`)
+		log, err := run(t.Context(), t, c, fmt.Sprintf(`{"argv":[%q]}`, program), `{}`)
 		if codeOf(err) != code || strings.Contains(log, "ran") != (code == "") {
 			t.Errorf("%s: %v; log: %s", program, err, log)
 		}
 	}
-	if err, _ := run(t, t.Context(), c, `{"script":"echo ran"}`, `{}`); codeOf(err) != "not_allowed" {
+	if _, err := run(t.Context(), t, c, `{"script":"echo ran"}`, `{}`); codeOf(err) != "not_allowed" {
 		t.Errorf("a script without a shell: %v", err)
 	}
-	if err, _ := run(t, t.Context(), everything, `{"argv":["id"],"user":"nobody"}`, `{}`); codeOf(err) != "not_allowed" {
+	if _, err := run(t.Context(), t, everything, `{"argv":["id"],"user":"nobody"}`, `{}`); codeOf(err) != "not_allowed" {
 		t.Errorf("a user that is not allowed: %v", err)
 	}
 	for _, bad := range []Config{{}, {Allow: []string{"backup"}}, {Allow: []string{"/opt/["}}, {Shell: "sh"}, {Shell: "/no/such/shell"}, {Allow: []string{"jobs/*"}}} {
@@ -220,7 +220,7 @@ func TestUser(t *testing.T) {
 	}
 	c := everything
 	c.Users = []string{"nobody"}
-	err, log := run(t, t.Context(), c, `{"script":"id -un; id -G; touch mine && echo $USER wrote","user":"nobody"}`, `{}`)
+	log, err := run(t.Context(), t, c, `{"script":"id -un; id -G; touch mine && echo $USER wrote","user":"nobody"}`, `{}`)
 	if err != nil || !strings.Contains(log, "msg=nobody\n") || !strings.Contains(log, "nobody wrote") || strings.Contains(log, `msg=0`) || strings.Contains(log, `msg="0 `) {
 		t.Errorf("%v; log: %s", err, log)
 	}
@@ -228,13 +228,13 @@ func TestUser(t *testing.T) {
 
 // Limits hold from the first instruction on.
 func TestLimits(t *testing.T) {
-	err, log := run(t, t.Context(), everything, `{"script":"ulimit -v; ulimit -t; ulimit -f; ulimit -n","limits":{"memory":1073741824,"cpu":60,"fileSize":1048576,"files":64}}`, `{}`)
+	log, err := run(t.Context(), t, everything, `{"script":"ulimit -v; ulimit -t; ulimit -f; ulimit -n","limits":{"memory":1073741824,"cpu":60,"fileSize":1048576,"files":64}}`, `{}`)
 	for _, want := range []string{"msg=1048576", "msg=60", "msg=2048", "msg=64"} {
 		if err != nil || !strings.Contains(log, want) {
 			t.Errorf("%v: no %s in %s", err, want, log)
 		}
 	}
-	err, _ = run(t, t.Context(), everything, `{"argv":["dd","if=/dev/zero","of=big","bs=65536","count=100"],"limits":{"fileSize":1048576}}`, `{}`)
+	_, err = run(t.Context(), t, everything, `{"argv":["dd","if=/dev/zero","of=big","bs=65536","count=100"],"limits":{"fileSize":1048576}}`, `{}`)
 	if err == nil {
 		t.Error("a file grew beyond its limit")
 	}
@@ -285,7 +285,7 @@ func TestEnd(t *testing.T) {
 
 // What a command leaves behind ends with it.
 func TestLeftBehind(t *testing.T) {
-	err, log := run(t, t.Context(), everything, `{"script":"sleep 600 & echo $!"}`, `{}`)
+	log, err := run(t.Context(), t, everything, `{"script":"sleep 600 & echo $!"}`, `{}`)
 	_, text, _ := strings.Cut(strings.TrimSpace(log), "msg=")
 	pid, parseErr := strconv.Atoi(text)
 	if err != nil || parseErr != nil {
