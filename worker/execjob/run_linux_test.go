@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/execspec"
 	"github.com/carillon-scheduler/carillon/internal/outcome"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -216,7 +218,7 @@ func TestAllowed(t *testing.T) {
 
 func TestUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("needs root, to become another user")
+		tests.Missing(t, "root, to become another user")
 	}
 	c := everything
 	c.Users = []string{"nobody"}
@@ -291,6 +293,35 @@ func TestLeftBehind(t *testing.T) {
 	if err != nil || parseErr != nil {
 		t.Fatalf("%v, %v: %s", err, parseErr, log)
 	}
+	if alive(pid) {
+		t.Errorf("process %d is still there", pid)
+	}
+}
+
+// A command ends when its worker is killed: another worker may run it again.
+func TestKilledWorker(t *testing.T) {
+	if os.Getenv("CARILLON_TEST_WORKER") != "" { // the worker
+		_, err := run(t.Context(), t, everything, `{"argv":["sh","-c","echo $$ > $0; exec sleep 600",`+strconv.Quote(os.Getenv("CARILLON_TEST_WORKER"))+`]}`, `{}`)
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "pid")
+	if err := unix.Mkfifo(file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	worker := exec.Command(os.Args[0], "-test.run=^TestKilledWorker$")
+	worker.Env = append(os.Environ(), "CARILLON_TEST_WORKER="+file)
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file) // waits for the command
+	pid, parseErr := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || parseErr != nil {
+		t.Fatalf("%v, %v: %q", err, parseErr, text)
+	}
+	if err := worker.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = worker.Wait() // killed
 	if alive(pid) {
 		t.Errorf("process %d is still there", pid)
 	}
