@@ -38,16 +38,15 @@ type WorkerInfo struct {
 
 // Serves reports whether a worker has the code of a job.
 func (i *WorkerInfo) Serves(d *kernel.Definition) bool {
-	_, has := i.Keys[d.HandlerKey()]
-	return has || i.Any && (i.Only == "" || i.Only == d.Policy.Work())
+	return i.Lacks(d.HandlerKey(), d.Policy.Work(), nil) == ""
 }
 
-// Lacks returns what a worker lacks for a run of a handler, in short ("the tag gpu"), or "". It ignores which worker the
+// Lacks returns what a worker lacks for a run of a handler, or of work (kernel.Run.Work), in short ("the tag gpu"), or "". It ignores which worker the
 // run is for, and whether it has room.
-func (i *WorkerInfo) Lacks(handler jobs.Key, p *kernel.Place) string {
+func (i *WorkerInfo) Lacks(handler jobs.Key, work string, p *kernel.Place) string {
 	version, has := i.Keys[handler]
 	switch {
-	case !has && !i.Any:
+	case !has && !(i.Any && (i.Only == "" || i.Only == work)):
 		return "the job"
 	case p == nil:
 		return ""

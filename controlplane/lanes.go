@@ -107,7 +107,7 @@ func (r *router) opened(a *app, now time.Time) {
 		return
 	}
 	for c, waiting := range a.queues {
-		if waiting[0].place != nil || !a.common(waiting[0].offer.HandlerKey()) {
+		if waiting[0].place != nil || !a.common(waiting[0]) {
 			continue
 		}
 		for _, o := range waiting {

@@ -56,7 +56,7 @@ func (m *member) off() bool { return m.leaving || m.resting }
 
 // may reports whether a worker may be offered a run, with room or without.
 func (m *member) may(o *outstanding) bool {
-	return !m.off() && !m.mute && m.info.Lacks(o.offer.HandlerKey(), o.place) == ""
+	return !m.off() && !m.mute && m.info.Lacks(o.offer.HandlerKey(), o.work, o.place) == ""
 }
 
 // room returns how many more runs of a job fit on a worker.
@@ -317,7 +317,7 @@ func (r *router) alone(a *app, run *kernel.Run, now time.Time) {
 	if a.backlog = true; now.Sub(r.since) < settling || a.out[run.ID] != nil {
 		return
 	}
-	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key, Handler: run.Handler}, at: now, place: run.Place}
+	o := offered(run, now)
 	a.out[run.ID] = o
 	r.place(a, o, now)
 }

@@ -39,10 +39,11 @@ type app struct {
 	window  int
 	list    int // offers in a message
 	shared  map[jobs.Key]bool
-	any     bool   // all its workers serve what none of them has by name
-	making  string // the queue in which the app's lane is being made, or has been
-	made    string // the queue in which it has been made
-	known   string // the queue that all its workers were answered with
+	live    int            // its workers that take new runs
+	any     map[string]int // of these, those that serve what none has by name, by bus.WorkerInfo.Only
+	making  string         // the queue in which the app's lane is being made, or has been
+	made    string         // the queue in which it has been made
+	known   string         // the queue that all its workers were answered with
 	order   []*member
 	fleet   uint64 // counts changes of who the workers are
 	turns   map[jobs.Key]*turns
@@ -77,7 +78,12 @@ type outstanding struct {
 	offer bus.Offer
 	at    time.Time
 	to    string // the worker it was offered to; "" = the shared lane
+	work  string // kernel.Run.Work
 	place *kernel.Place
+}
+
+func offered(run *kernel.Run, now time.Time) *outstanding {
+	return &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key, Handler: run.Handler}, at: now, work: run.Work, place: run.Place}
 }
 
 // The window of an app: twice its slots, within bounds. A worker without a limit counts for so many slots.
@@ -154,7 +160,7 @@ func (r *router) note(run *kernel.Run, now time.Time) {
 
 // offer adds a run to what is to be published.
 func (a *app) offer(run *kernel.Run, now time.Time) {
-	o := &outstanding{offer: bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key, Handler: run.Handler}, at: now, place: run.Place}
+	o := offered(run, now)
 	a.out[run.ID] = o
 	a.fresh = append(a.fresh, o)
 }
@@ -188,10 +194,14 @@ func (a *app) room() int {
 	return free
 }
 
-// common reports whether every live worker of the app has a handler.
-func (a *app) common(handler jobs.Key) bool {
-	shared, named := a.shared[handler]
-	return shared || a.any && !named
+// common reports whether every live worker of the app may run it.
+func (a *app) common(o *outstanding) bool {
+	shared, named := a.shared[o.offer.HandlerKey()]
+	serving := a.any[""]
+	if o.work != "" {
+		serving += a.any[o.work]
+	}
+	return shared || !named && serving == a.live
 }
 
 // busy reports whether all slots of an app are taken, according to its heartbeats.
@@ -227,7 +237,7 @@ func (r *router) ship(now time.Time) (queue string, out []shipment, expand []exp
 			if a.out[o.offer.ID] != o {
 				continue // claimed or given up meanwhile
 			}
-			if o.to == "" && (o.place != nil || !r.open(a) || !a.common(o.offer.HandlerKey())) {
+			if o.to == "" && (o.place != nil || !r.open(a) || !a.common(o)) {
 				c := class(o)
 				if len(a.queues[c]) > 0 || !r.place(a, o, now) {
 					a.park(o, c)

@@ -122,7 +122,7 @@ func (a *app) measure() {
 	a.order = slices.SortedFunc(maps.Values(a.workers), func(x, y *member) int { return x.rank().compare(y.rank()) })
 	slots, least := 0, unlimitedSlots
 	served := map[jobs.Key]int{}
-	live, all := 0, 0
+	live, any := 0, map[string]int{}
 	for _, m := range a.workers {
 		if m.off() {
 			continue
@@ -138,7 +138,7 @@ func (a *app) measure() {
 			served[k]++
 		}
 		if m.info.Any {
-			all++
+			any[m.info.Only]++
 		}
 	}
 	a.window, a.list = 0, 1
@@ -146,7 +146,7 @@ func (a *app) measure() {
 		a.window = min(max(2*slots, leastWindow), mostWindow)
 		a.list = max(1, min(bus.MaxList, least/4))
 	}
-	a.any = all == live
+	a.live, a.any = live, any
 	a.learn()
 	clear(a.shared)
 	for k, n := range served {

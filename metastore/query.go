@@ -1,10 +1,10 @@
 package metastore
 
 import (
-	"path"
-	"slices"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"path"
+	"slices"
 )
 
 // Matches reports whether a run of the query's tenant passes its filters.

@@ -179,7 +179,7 @@ func (c *change) fresh(d *kernel.Definition, origin kernel.Origin) *kernel.Run {
 		origin = kernel.FromCode
 	}
 	run := &kernel.Run{
-		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision, Handler: jobs.Key(p.Handler),
+		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision, Handler: jobs.Key(p.Handler), Work: p.Work(),
 		Origin: origin, Actor: c.env.Actor, Priority: p.Priority,
 		Terms: kernel.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
 			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap, Failing: p.Failing()},

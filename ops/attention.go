@@ -123,13 +123,15 @@ func (l *look) workers(g *kernel.Global, live map[jobs.State]int) {
 	apps, serves, any := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, w := range workers {
 		apps[w.App] = true
-		any[w.App] = any[w.App] || w.Any
+		if w.Any {
+			any[w.App+"\n"+w.Only] = true
+		}
 		for key := range w.Keys {
 			serves[w.App+"\n"+string(key)] = true
 		}
 	}
 	for _, of := range grouped(l.page(jobs.Enqueued), func(run *kernel.Run) bool {
-		return run.Offerable() && l.now.Sub(run.Queued) >= unserved && !any[run.App] && !serves[run.App+"\n"+string(run.HandlerKey())]
+		return run.Offerable() && l.now.Sub(run.Queued) >= unserved && !any[run.App+"\n"] && !any[run.App+"\n"+run.Work] && !serves[run.App+"\n"+string(run.HandlerKey())]
 	}) {
 		run, n := of[len(of)-1], len(of)
 		why := "no worker of the app " + run.App + " is online"

@@ -1,7 +1,6 @@
 package ops
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -81,15 +80,7 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *kernel.Run) (string, err
 	case !o.live.Leader().Known():
 		return "It is ready, and there is no leader to dispatch it.", nil
 	}
-	workers := o.Workers(ctx, who)
-	why := Nowhere(run, workers)
-	switch d, err := o.store.Definition(ctx, who.tenant(), run.Key); {
-	case err == nil && !d.Gone():
-		why = cmp.Or(commandless(d, workers), why)
-	case err != nil && jobs.CodeOf(err) != jobs.NotFound:
-		return "", err
-	}
-	if why != "" {
+	if why := Nowhere(run, o.Workers(ctx, who)); why != "" {
 		return fmt.Sprintf("It waits: %s.", why), nil
 	}
 	return "It is ready, and is being dispatched.", nil

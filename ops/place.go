@@ -63,12 +63,12 @@ func Nowhere(run *kernel.Run, workers []Worker) string {
 			continue
 		}
 		live++
-		what := w.Lacks(key, nil)
+		what := w.Lacks(key, run.Work, nil)
 		if what != "" {
 			continue
 		}
 		have++
-		if what = w.Lacks(key, p); what != "" {
+		if what = w.Lacks(key, run.Work, p); what != "" {
 			lacks[what]++
 			continue
 		}
@@ -84,6 +84,8 @@ func Nowhere(run *kernel.Run, workers []Worker) string {
 		room = room || w.Slots == 0 || w.Running < w.Slots
 	}
 	switch {
+	case have == 0 && run.Work == kernel.WorkExec:
+		return noCommands(run.App)
 	case live == 0:
 		return fmt.Sprintf("no worker of the app %s is online", run.App)
 	case have == 0:

@@ -66,5 +66,9 @@ func commandless(d *kernel.Definition, workers []Worker) string {
 	if d.Policy.Work() != kernel.WorkExec || slices.ContainsFunc(workers, func(w Worker) bool { return w.App == d.App && w.Serves(d) }) {
 		return ""
 	}
-	return fmt.Sprintf("no online worker of the app %s runs commands: start carillon worker --exec", d.App)
+	return noCommands(d.App)
+}
+
+func noCommands(app string) string {
+	return fmt.Sprintf("no online worker of the app %s runs commands: start carillon worker --exec", app)
 }

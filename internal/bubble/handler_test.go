@@ -119,6 +119,44 @@ func TestOneHandlerManyJobs(t *testing.T) {
 	})
 }
 
+// Two workers of one app, one for HTTP jobs and one for commands, run what is theirs, and nothing else.
+func TestWorkersForOneKindOfJob(t *testing.T) {
+	bubble.Run(t, func(t *testing.T, c *bubble.System) {
+		ran := map[string]string{}
+		for _, only := range kernel.WorkSettings() {
+			c.Start(worker.Config{App: "all", Name: only, Only: only, Others: func(ctx context.Context, _ []byte) error { ran[string(jobs.Attempt(ctx).Key)] += only; return nil }})
+		}
+		o := opsOf(c)
+		var runs []jobs.ID
+		for key, set := range map[jobs.Key]kernel.Settings{"code": {},
+			kernel.WorkHTTP: {HTTP: new(json.RawMessage(`{"request":[{"url":"https://example.com/"}]}`))},
+			kernel.WorkExec: {Exec: new(json.RawMessage(`{"argv":["true"]}`)), Route: new(jobs.RouteFirst)}} {
+			if _, err := o.Declare(t.Context(), person, []ops.Wanted{{Key: key, Kind: kernel.Triggered, App: "all", Set: set}}, ops.How{}); err != nil {
+				t.Fatal(err)
+			}
+			receipt, err := jobs.Trigger[map[string]any](key).Enqueue(t.Context(), c, map[string]any{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if key != "code" {
+				runs = append(runs, receipt.ID)
+			}
+		}
+		for _, id := range runs {
+			if _, err := c.Wait(t.Context(), id); err != nil {
+				t.Error(err)
+			}
+		}
+		c.Pass(10 * time.Minute)
+		if ran["http"] != "http" || ran["exec"] != "exec" || len(ran) != 2 {
+			t.Errorf("ran: %v", ran)
+		}
+		if list := c.Runs("code"); len(list) != 1 || list[0].State != jobs.Enqueued {
+			t.Errorf("the run of a job without a worker: %+v", list)
+		}
+	})
+}
+
 // A catch-all worker keeps the jobs of its app alive, also those that only the API knows; one for HTTP jobs or commands
 // keeps only those, and runs them.
 func TestCatchAllKeepsJobs(t *testing.T) {

@@ -71,6 +71,7 @@ type Run struct {
 	App      string
 	Revision uint64   // of the definition when it was created
 	Handler  jobs.Key // of which job's code runs it; "" = Key's
+	Work     string   // the setting that defines what it does: http or exec; "" = a worker has its code
 
 	Kind   Kind
 	State  jobs.State
