@@ -55,3 +55,11 @@ func TestWorkIsDefinedByPeople(t *testing.T) {
 		}
 	}
 }
+
+// A stored run of a command keeps what it is, also if it has no other rare field.
+func TestWorkOfAStoredRun(t *testing.T) {
+	row, _, err := DecodeRow(AppendRow(nil, &Run{Tenant: "t", Key: "k", Work: WorkExec}))
+	if run, ok := row.(*Run); err != nil || !ok || run.Work != WorkExec {
+		t.Errorf("%+v, %v", row, err)
+	}
+}
