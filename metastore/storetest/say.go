@@ -110,7 +110,7 @@ func (tl *telling) sayRun(run *kernel.Run) string {
 	}
 	p.add(run.Execution > 0, "execution %d", run.Execution)
 	p.add(run.Handler != "", "handler %s", run.Handler)
-	p.add(run.Work != "", "by %s", run.Work)
+	p.add(run.Work != "", "with %s", run.Work)
 	if at := run.Place; at != nil {
 		p.add(at.Total > 0, "part %d of %d", at.Index, at.Total)
 		p.add(at.Total == 0, "route %s", at.Route)
