@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,7 +244,7 @@ func TestRefusedTriggers(t *testing.T) {
 // that of a simple trigger continues.
 func TestJobsWithTriggers(t *testing.T) {
 	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
-		var runs [2]int
+		var runs [2]atomic.Int32
 		start := func() (stop func()) {
 			list := make([]jobs.Job, len(runs))
 			for i, trigger := range []quartz.Trigger{quartz.NewRunOnceTrigger(5 * time.Minute), quartz.NewSimpleTrigger(time.Hour)} {
@@ -251,21 +252,21 @@ func TestJobsWithTriggers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				list[i] = jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { runs[i]++; return nil }), o)
+				list[i] = jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { runs[i].Add(1); return nil }), o)
 			}
 			return c.Start(worker.Config{}, list...)
 		}
 		stop := start()
 		c.Pass(4 * time.Minute)
-		if runs[0] != 0 {
+		if runs[0].Load() != 0 {
 			t.Error("it ran early")
 		}
 		c.Pass(2 * time.Minute)
 		stop()
 		start()
 		c.Pass(150 * time.Minute)
-		if runs != [2]int{1, 2} {
-			t.Errorf("the jobs ran %v times, want 1 and 2", runs)
+		if once, often := runs[0].Load(), runs[1].Load(); once != 1 || often != 2 {
+			t.Errorf("the jobs ran %d and %d times, want 1 and 2", once, often)
 		}
 	})
 }
