@@ -93,9 +93,9 @@ func (a *asker) addFlags(c *cobra.Command) {
 	f := c.PersistentFlags()
 	f.StringVar(&a.server, "server", "", "URL of the scheduler (default $"+envServer+", else "+defaultServer+")")
 	f.StringVar(&a.tokenFile, "token-file", "", "file with the token (default: $"+envToken+", else the file $"+envTokenFile+")")
-	f.StringVar(&a.caFile, "ca-file", "", "PEM file of certificate authorities for the server, instead of the system's")
-	f.DurationVar(&a.timeout, "request-timeout", 10*time.Second, "timeout of one request")
-	f.StringVarP(&a.format, "output", "o", "", "json, yaml or name, instead of a table")
+	f.StringVar(&a.caFile, "ca-file", "", "PEM file of certificate authorities for the server, instead of the system's (default: $CARILLON_CA_FILE)")
+	f.DurationVar(&a.timeout, "request-timeout", 10*time.Second, "timeout of one request ($CARILLON_REQUEST_TIMEOUT overrides the default)")
+	f.StringVarP(&a.format, "output", "o", "", "json, yaml or name, instead of a table (default: $CARILLON_OUTPUT)")
 	f.BoolVarP(&a.quiet, "quiet", "q", false, "print nothing; use the exit code")
 	f.StringVar(&a.token, "token", "", "")
 	must(f.MarkHidden("token")) // it exists so that open can refuse it with a reason
@@ -106,6 +106,9 @@ func (a *asker) addFlags(c *cobra.Command) {
 func (a *asker) does(fn func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
 	return func(c *cobra.Command, args []string) error {
 		a.in, a.out, a.errs = c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr()
+		if err := a.readEnv(c); err != nil {
+			return err
+		}
 		if !slices.Contains([]string{"", "json", "yaml", "name"}, a.format) {
 			return kernel.Invalid("invalid -o %.20q: want json, yaml or name", a.format)
 		}
@@ -123,6 +126,20 @@ func (a *asker) does(fn func(ctx context.Context, args []string) error) func(*co
 		}
 		return err
 	}
+}
+
+// readEnv sets flags that are not given from the environment. Server and token have rules of their own.
+func (a *asker) readEnv(c *cobra.Command) error {
+	for name, variable := range map[string]string{"ca-file": "CARILLON_CA_FILE", "request-timeout": "CARILLON_REQUEST_TIMEOUT", "output": "CARILLON_OUTPUT"} {
+		text := a.Getenv(variable)
+		if text == "" || c.Flags().Changed(name) {
+			continue
+		}
+		if err := c.Flags().Lookup(name).Value.Set(text); err != nil {
+			return kernel.Invalid("invalid $%s %.60q: %v", variable, text, err)
+		}
+	}
+	return nil
 }
 
 var flagName = regexp.MustCompile(`(?m)^.{0,6}--([a-z-]+)`)

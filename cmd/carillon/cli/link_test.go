@@ -181,6 +181,17 @@ func TestOwnCertificate(t *testing.T) {
 	if _, errs, code := (call{env: env}).run("settings", "show", "--ca-file", file); code != 0 {
 		t.Errorf("exit code %d: %s", code, errs)
 	}
+	env["CARILLON_CA_FILE"], env["CARILLON_OUTPUT"] = file, "json"
+	if out, errs, code := (call{env: env}).run("settings", "show"); code != 0 || !strings.HasPrefix(out, "{") {
+		t.Errorf("by the environment: exit code %d: %s%s", code, out, errs)
+	}
+	if out, _, _ := (call{env: env}).run("settings", "show", "-o", "yaml"); strings.HasPrefix(out, "{") {
+		t.Errorf("the environment overrules a flag: %s", out)
+	}
+	env["CARILLON_REQUEST_TIMEOUT"] = "soon"
+	if _, errs, code := (call{env: env}).run("settings", "show"); code != 2 || !strings.Contains(errs, "invalid $CARILLON_REQUEST_TIMEOUT \"soon\"") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
 	u, err := url.Parse(s.URL)
 	if err != nil {
 		t.Fatal(err)
