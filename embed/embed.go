@@ -109,6 +109,8 @@ type Config struct {
 	Notice string
 	// Version is the program's version, for metrics; default "unknown".
 	Version string
+	// MetricsJobs names jobs with metrics of their own, at most 200: keys, or patterns such as billing.*; default: none.
+	MetricsJobs []string
 	// Logger receives log lines for operators; default: they are discarded.
 	Logger *slog.Logger
 }
@@ -359,7 +361,7 @@ func traced(next http.Handler) http.Handler {
 // metrics makes the Prometheus metrics of this process.
 func (s *Scheduler) metrics(cfg Config, rows rows, route func(*http.Request) string) *metrics.Metrics {
 	measured, _ := rows.store.(metastore.Measured)
-	return metrics.New(metrics.Config{Version: cfg.Version, Plane: s.plane, Rows: rows.store, Store: measured, Ready: s.Ready, Route: route, Logger: cfg.Logger,
+	return metrics.New(metrics.Config{Version: cfg.Version, Plane: s.plane, Rows: rows.store, Jobs: cfg.MetricsJobs, Store: measured, Ready: s.Ready, Route: route, Logger: cfg.Logger,
 		Extra: s.extra})
 }
 

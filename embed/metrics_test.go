@@ -83,7 +83,7 @@ func scrape(t *testing.T, url string) map[string]*metric {
 func busy(t *testing.T) (s *embed.Scheduler, url string) {
 	t.Helper()
 	bad := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return errors.New("no") }), jobs.Options{Key: "demo.bad"})
-	s, err := embed.Start(t.Context(), embed.Config{Dir: t.TempDir(), Version: "v1.2.3", Worker: worker.Config{App: "demo", Slots: 4}}, greet(), bad)
+	s, err := embed.Start(t.Context(), embed.Config{Dir: t.TempDir(), Version: "v1.2.3", MetricsJobs: []string{"demo.*"}, Worker: worker.Config{App: "demo", Slots: 4}}, greet(), bad)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,6 +122,8 @@ func TestMetrics(t *testing.T) {
 	all := scrape(t, url)
 	for name, want := range map[string]map[string]string{
 		"carillon_ready":                  {``: "1"},
+		"carillon_job_runs":               {`app="demo",job="demo.greet",state="scheduled",tenant="default"`: "1", `app="demo",job="demo.bad",state="processing",tenant="default"`: "0"},
+		"carillon_job_paused":             {`app="demo",job="demo.bad",tenant="default"`: "0"},
 		"carillon_leader":                 {``: "1"},
 		"carillon_runs":                   {`state="scheduled",tenant="default"`: "1", `state="processing",tenant="default"`: "0"},
 		"carillon_runs_created_total":     {`kind="triggered",tenant="default"`: "3", `kind="recurring",tenant="default"`: "0"},

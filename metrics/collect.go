@@ -25,6 +25,7 @@ type collector struct {
 	mu     sync.Mutex
 	counts map[jobs.Tenant]map[jobs.State]int
 	at     time.Time // of counts
+	jobs   jobCache
 }
 
 // How long counts of rows are cached, and how many apps have series of their own.
@@ -53,6 +54,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	all := c.Plane.Totals()
 	c.runs(s, &all)
 	c.live(ctx, s, &all)
+	c.named(ctx, s)
 	commands(s, &all)
 	offers(s, &all)
 	c.workers(s)

@@ -6,8 +6,8 @@
 // exposed.
 //
 // Sharp edges: only requests are counted here; the parts maintain their own counters, which are read at each scrape.
-// Labels have few values. A job's key is never one, because a million jobs would be a million time series; the pages
-// and the API show which jobs fail.
+// Labels have few values. A job's key is one only for the jobs of [Config.Jobs], because a million jobs would be a
+// million time series; the pages and the API show which jobs fail.
 package metrics
 
 import (
@@ -34,16 +34,12 @@ type Plane interface {
 	Leading() (term uint64, since time.Time)
 }
 
-// Counter counts the rows of a store.
-type Counter interface {
-	Counts(context.Context, metastore.CountQuery) (metastore.Counts, error)
-}
-
 // Config is the sources of the metrics. Plane and Rows are required.
 type Config struct {
 	Version string // of the program
 	Plane   Plane
-	Rows    Counter
+	Rows    Rows
+	Jobs    []string                     // keys or patterns of jobs with series of their own
 	Store   metastore.Measured           // nil = no metrics of the store
 	Ready   func(context.Context) error  // nil = always ready
 	Extra   func(add func(Value))        // further values of the process; nil = none

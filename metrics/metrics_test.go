@@ -10,11 +10,14 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metrics"
 )
@@ -123,5 +126,48 @@ func TestRequests(t *testing.T) {
 	}
 	if strings.Contains(text, `carillon_http_request_seconds_count{route="/events"}`) {
 		t.Error("a stream is counted as a slow request")
+	}
+}
+
+// Jobs have series of their own if the configuration names them; those beyond the limit have none.
+func TestNamedJobs(t *testing.T) {
+	c := watched(t, membus.New())
+	apply := func(k kernel.Command) {
+		t.Helper()
+		r := c.Rows.(metastore.Full).Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	for i := range 250 {
+		apply(kernel.Register{App: "shop", Worker: "w1", Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("bulk.%03d", i)), Kind: kernel.Triggered}})
+	}
+	for _, key := range []jobs.Key{"shop.pack", "shop.bad", "shop.other"} {
+		apply(kernel.Register{App: "shop", Worker: "w1", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered}})
+	}
+	for key, outcome := range map[jobs.Key]kernel.Outcome{"shop.pack": kernel.OutcomeSuccess, "shop.bad": kernel.OutcomeError} {
+		id := jobs.NewID(time.Now())
+		apply(kernel.Create{ID: id, Key: key, Retries: new(0)})
+		apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+		apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: outcome, Error: "no"})
+	}
+	apply(kernel.Pause{Key: "shop.bad"})
+	c.Jobs = []string{"shop.pack", "shop.b*"}
+	text := read(t, metrics.New(c))
+	for want, there := range map[string]bool{
+		`carillon_job_last_success_timestamp_seconds{app="shop",job="shop.pack",tenant="default"}`: true,
+		`carillon_job_last_success_timestamp_seconds{app="shop",job="shop.bad",tenant="default"}`:  false,
+		`carillon_job_last_failure_timestamp_seconds{app="shop",job="shop.bad",tenant="default"}`:  true,
+		`carillon_job_paused{app="shop",job="shop.bad",tenant="default"} 1`:                        true,
+		`carillon_job_paused{app="shop",job="shop.pack",tenant="default"} 0`:                       true,
+		`shop.other`: false, `bulk.`: false,
+	} {
+		if strings.Contains(text, want) != there {
+			t.Errorf("%s is there: %v", want, !there)
+		}
+	}
+	c.Jobs = []string{"bulk.*"}
+	if n := strings.Count(read(t, metrics.New(c)), "\ncarillon_job_paused{"); n != 200 {
+		t.Errorf("%d jobs have series of their own, want 200", n)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/plain"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -59,6 +60,8 @@ type config struct {
 	}
 
 	HTTPJobs httpJobsConfig
+
+	MetricsJobs []string
 
 	// Watched job definitions; From "" = none.
 	Jobs struct {
@@ -151,6 +154,7 @@ var settings = []setting{
 	{"jobs.from", "jobs-from", "", "file, folder or URL with job definitions for carillon apply; changes are applied", jobsFrom},
 	{"jobs.every", "", "2m", "interval between two reads of jobs.from, at least 1s", setEvery},
 	{"jobs.exact", "", "false", "reset edited fields that jobs.from does not name to the code's values", boolOf(func(c *config) *bool { return &c.Jobs.Exact })},
+	{"metrics.jobs", "metrics-jobs", "", "jobs with metrics of their own, at most 200, comma-separated keys or patterns: billing.*,shop.pack", patternsOf(func(c *config) *[]string { return &c.MetricsJobs })},
 	{"http-jobs.on", "http-jobs", "false", "run HTTP jobs (those of app http) in this process", boolOf(func(c *config) *bool { return &c.HTTPJobs.On })},
 	{"http-jobs.allow", "http-jobs-allow", "", "private networks that HTTP jobs may call, comma-separated: 10.1.0.0/16,127.0.0.1", textOf(func(c *config) *string { return &c.HTTPJobs.Allow })},
 	{"http-jobs.ports", "http-jobs-ports", "", "ports that HTTP jobs may call besides 80 and 443, comma-separated", textOf(func(c *config) *string { return &c.HTTPJobs.Ports })},
@@ -212,6 +216,19 @@ const (
 
 func textOf(at func(*config) *string) func(*config, string) error {
 	return func(c *config, text string) error { *at(c) = text; return nil }
+}
+
+// patternsOf reads keys of jobs and patterns of keys.
+func patternsOf(at func(*config) *[]string) func(*config, string) error {
+	return func(c *config, text string) error {
+		for _, pattern := range strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' }) {
+			if err := metastore.CheckMatch(pattern); err != nil {
+				return err
+			}
+			*at(c) = append(*at(c), pattern)
+		}
+		return nil
+	}
 }
 
 func boolOf(at func(*config) *bool) func(*config, string) error {
