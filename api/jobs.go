@@ -151,6 +151,8 @@ func (a *API) routeJobs() {
 		Description: "Refused while runs of it are live, unless runs is given. A worker that still has the job registers it again when it starts."}, a.deleteJob)
 	register(a, ops.Viewer, huma.Operation{OperationID: "next-fires", Method: http.MethodGet, Path: "/jobs/{key}/next", Tags: tags, Summary: "List next due times",
 		Description: "Of the job as it is, or as a preview with another schedule or time zone."}, a.nextFires)
+	register(a, ops.Viewer, huma.Operation{OperationID: "missed", Method: http.MethodGet, Path: "/jobs/{key}/missed", Tags: tags, Summary: "List due times without a run",
+		Description: "The ledger of the job: ranges of due times with a reason, newest first."}, a.missed)
 	register(a, ops.Viewer, huma.Operation{OperationID: "explain-job", Method: http.MethodGet, Path: "/jobs/{key}/explain", Tags: tags, Summary: "Explain why a job runs or not",
 		Description: "Sentences for users, obstacles first."}, a.explain)
 	register(a, ops.Operator, huma.Operation{OperationID: "pause-job", Method: http.MethodPost, Path: "/jobs/{key}/pause", Tags: tags, Summary: "Pause a job"},
@@ -187,6 +189,36 @@ type Missed struct {
 	Reason string    `json:"reason" enum:"missed,paused,disabled,debug,edited,calendar"`
 }
 
+type missedInput struct {
+	JobPath
+	Before time.Time `query:"before" doc:"Only ranges that begin before this time."`
+	Limit  int       `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+type missedList struct {
+	Items []Missed   `json:"items" nullable:"false"`
+	Next  *time.Time `json:"next,omitempty" doc:"Send it as before for the next page; missing on the last one."`
+}
+
+func (a *API) missed(ctx context.Context, in *missedInput) (*struct{ Body missedList }, error) {
+	list, more, err := a.ops.Missed(ctx, who(ctx), jobs.Key(in.Key), in.Before, in.Limit)
+	if err != nil {
+		return nil, err
+	}
+	out := missedList{Items: make([]Missed, len(list))}
+	for i, m := range list {
+		out.Items[i] = missedOf(m)
+	}
+	if more {
+		out.Next = &out.Items[len(list)-1].From
+	}
+	return &struct{ Body missedList }{out}, nil
+}
+
+func missedOf(m *kernel.Missed) Missed {
+	return Missed{From: m.From, To: m.To, Count: m.Count, Reason: string(m.Reason)}
+}
+
 type explainInput struct {
 	JobPath
 	At time.Time `query:"at" doc:"Explain this time instead of now: first why it ran or did not run. For a past time, text has what was recorded of it; present facts are marked with now."`
@@ -205,7 +237,7 @@ func (a *API) explain(ctx context.Context, in *explainInput) (*struct{ Body Expl
 	}
 	out := Explanation{Text: e.Text, Missed: make([]Missed, len(e.Missed)), Runs: map[string]int{}, Workers: e.Workers}
 	for i, m := range e.Missed {
-		out.Missed[i] = Missed{From: m.From, To: m.To, Count: m.Count, Reason: string(m.Reason)}
+		out.Missed[i] = missedOf(m)
 	}
 	for state, n := range e.Live {
 		out.Runs[state.String()] = n

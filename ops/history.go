@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"sort"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -28,4 +29,27 @@ func (o *Ops) History(ctx context.Context, who Who, d *kernel.Definition) (Histo
 	}
 	missed, err := o.store.Ledger(ctx, who.tenant(), d.UID, MaxMissed)
 	return History{Live: counts.Live, Hours: counts.Hours, Missed: missed}, err
+}
+
+// MaxMissedPage is the most ranges in one answer of Missed.
+const MaxMissedPage = 1_000
+
+// Missed lists the ranges of due times of a job that have no run, newest first: those that begin before a time, or all
+// if it is zero. more reports that others follow.
+func (o *Ops) Missed(ctx context.Context, who Who, key jobs.Key, before time.Time, limit int) (list []*kernel.Missed, more bool, err error) {
+	if limit < 1 || limit > MaxMissedPage {
+		return nil, false, kernel.Invalid("invalid page size %d: want 1 to %d", limit, MaxMissedPage)
+	}
+	d, err := o.definition(ctx, who, key)
+	if err != nil {
+		return nil, false, err
+	}
+	all, err := o.store.Ledger(ctx, d.Tenant, d.UID, ledgerMost)
+	if err != nil {
+		return nil, false, err
+	}
+	if !before.IsZero() {
+		all = all[sort.Search(len(all), func(i int) bool { return all[i].From.Before(before) }):]
+	}
+	return all[:min(limit, len(all))], len(all) > limit, nil
 }

@@ -23,7 +23,7 @@ import (
 func (a *asker) jobsCommand() *cobra.Command {
 	c := group("jobs", "Manage jobs", lines("carillon jobs list", "carillon jobs trigger demo.greet --args '{\"name\":\"Ann\"}' --wait"),
 		a.jobsList(), a.jobsShow(), a.jobsNext(), a.jobsStats(), a.triggerCommand(), a.jobsPause(), a.jobsResume(), a.jobsBackfill(), a.editCommand(), a.jobsCreate(), a.jobsDelete(),
-		a.jobsVersions(), a.jobsDiff(), a.jobsRollback())
+		a.jobsMissed(), a.jobsVersions(), a.jobsDiff(), a.jobsRollback())
 	c.Aliases = []string{"job"}
 	return c
 }
@@ -316,6 +316,59 @@ func fieldText(name string, raw json.RawMessage) string {
 		return clean(kernel.RulesText(api.Rules(rules)))
 	}
 	return compact(raw)
+}
+
+func (a *asker) jobsMissed() *cobra.Command {
+	var limit int
+	var before string
+	c := &cobra.Command{Use: "missed <key>", Short: "List due times without a run", Args: one("the key of a job"),
+		Long:    "List due times of a recurring job that have no run, as ranges with a reason, newest first. A backfill creates their runs.",
+		Example: lines("carillon jobs missed demo.report", "carillon jobs missed demo.report --before 2026-11-01 -n 1000"),
+		RunE: a.does(func(ctx context.Context, args []string) error {
+			if limit < 1 {
+				return kernel.Invalid("invalid -n %d: want at least 1", limit)
+			}
+			q := url.Values{}
+			if before != "" {
+				at, err := readAge("--before", before, a.Now())
+				if err != nil {
+					return err
+				}
+				q.Set("before", at.UTC().Format(time.RFC3339Nano))
+			}
+			all, err := a.pages(ctx, jobPath(args[0])+"/missed", q, "before", limit, 1000)
+			if err != nil {
+				return a.meant(ctx, args[0], err)
+			}
+			list, err := decoded[api.Missed](all.Items)
+			if err != nil {
+				return err
+			}
+			v := view{text: func(p *page) { missedTable(p, list, all) }}
+			v.raw, err = json.Marshal(all)
+			for _, m := range list {
+				v.names = append(v.names, m.From.Format(time.RFC3339))
+			}
+			return errors.Join(err, a.show(v))
+		}), ValidArgsFunction: a.completeKeys}
+	c.Flags().IntVarP(&limit, "limit", "n", 100, "max number of ranges")
+	c.Flags().StringVar(&before, "before", "", "only ranges that begin before: an age such as 5d, or a time")
+	return c
+}
+
+func missedTable(p *page, list []api.Missed, all many) {
+	if len(list) == 0 {
+		p.line("No due time is without a run.")
+		return
+	}
+	rows := make([][]string, len(list))
+	for i, m := range list {
+		rows[i] = []string{p.moment(&m.From), p.moment(&m.To), strconv.FormatUint(m.Count, 10), m.Reason}
+	}
+	p.table([]string{"FROM", "TO", "DUE TIMES", "REASON"}, rows)
+	if all.next() != "" {
+		p.line("%s", p.paint(faint, "there are more: use a larger -n, or --before "+all.next()))
+	}
 }
 
 func (a *asker) jobsStats() *cobra.Command {
