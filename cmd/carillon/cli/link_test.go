@@ -185,8 +185,12 @@ func TestOwnCertificate(t *testing.T) {
 	if out, errs, code := (call{env: env}).run("settings", "show"); code != 0 || !strings.HasPrefix(out, "{") {
 		t.Errorf("by the environment: exit code %d: %s%s", code, out, errs)
 	}
-	if out, _, _ := (call{env: env}).run("settings", "show", "-o", "yaml"); strings.HasPrefix(out, "{") {
-		t.Errorf("the environment overrules a flag: %s", out)
+	env["CARILLON_OUTPUT"] = "xml"
+	if _, errs, code := (call{env: env}).run("settings", "show"); code != 2 || !strings.Contains(errs, "invalid -o") {
+		t.Errorf("exit code %d: %s", code, errs)
+	}
+	if out, errs, code := (call{env: env}).run("settings", "show", "-o", "json"); code != 0 {
+		t.Errorf("the environment overrules a flag: %s%s", out, errs)
 	}
 	env["CARILLON_REQUEST_TIMEOUT"] = "soon"
 	if _, errs, code := (call{env: env}).run("settings", "show"); code != 2 || !strings.Contains(errs, "invalid $CARILLON_REQUEST_TIMEOUT \"soon\"") {
