@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -122,9 +123,15 @@ func TestOneHandlerManyJobs(t *testing.T) {
 // Two workers of one app, one for HTTP jobs and one for commands, run what is theirs, and nothing else.
 func TestWorkersForOneKindOfJob(t *testing.T) {
 	bubble.Run(t, func(t *testing.T, c *bubble.System) {
+		var mu sync.Mutex
 		ran := map[string]string{}
 		for _, only := range kernel.WorkSettings() {
-			c.Start(worker.Config{App: "all", Name: only, Only: only, Others: func(ctx context.Context, _ []byte) error { ran[string(jobs.Attempt(ctx).Key)] += only; return nil }})
+			c.Start(worker.Config{App: "all", Name: only, Only: only, Others: func(ctx context.Context, _ []byte) error {
+				mu.Lock()
+				defer mu.Unlock()
+				ran[string(jobs.Attempt(ctx).Key)] += only
+				return nil
+			}})
 		}
 		o := opsOf(c)
 		var runs []jobs.ID
@@ -148,6 +155,9 @@ func TestWorkersForOneKindOfJob(t *testing.T) {
 			}
 		}
 		c.Pass(10 * time.Minute)
+		mu.Lock()
+		ran = maps.Clone(ran)
+		mu.Unlock()
 		if ran["http"] != "http" || ran["exec"] != "exec" || len(ran) != 2 {
 			t.Errorf("ran: %v", ran)
 		}
@@ -162,8 +172,14 @@ func TestWorkersForOneKindOfJob(t *testing.T) {
 func TestCatchAllKeepsJobs(t *testing.T) {
 	for _, only := range []string{"", kernel.WorkHTTP, kernel.WorkExec} {
 		bubble.Run(t, func(t *testing.T, c *bubble.System) {
+			var mu sync.Mutex
 			ran := map[jobs.Key]int{}
-			stop := c.Start(worker.Config{App: "all", Only: only, Others: func(ctx context.Context, _ []byte) error { ran[jobs.Attempt(ctx).Key]++; return nil }},
+			stop := c.Start(worker.Config{App: "all", Only: only, Others: func(ctx context.Context, _ []byte) error {
+				mu.Lock()
+				defer mu.Unlock()
+				ran[jobs.Attempt(ctx).Key]++
+				return nil
+			}},
 				jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "named", Every: time.Hour}))
 			o := opsOf(c)
 			for key, set := range map[jobs.Key]kernel.Settings{"code": {},
@@ -175,6 +191,9 @@ func TestCatchAllKeepsJobs(t *testing.T) {
 				}
 			}
 			c.Pass(10 * time.Hour)
+			mu.Lock()
+			ran = maps.Clone(ran)
+			mu.Unlock()
 			for _, key := range []jobs.Key{"code", kernel.WorkHTTP, kernel.WorkExec} {
 				job, err := o.Job(t.Context(), person, key, 1)
 				if err != nil {
