@@ -17,13 +17,14 @@ func (h *workerProcess) addExecFlags(c *cobra.Command) {
 	f.StringSliceVar(&h.commands.Allow, "exec-allow", nil, "programs that may run, comma-separated: /opt/jobs/*,/usr/bin/rsync; * allows all")
 	f.StringVar(&h.commands.Shell, "exec-shell", "", "shell for scripts, such as /bin/sh; it allows any script (default: scripts are refused)")
 	f.StringSliceVar(&h.commands.Users, "exec-users", nil, "users as whom commands may run, comma-separated; needs root")
+	f.StringSliceVar(&h.commands.Env, "exec-env", nil, "environment variables that jobs may set, comma-separated (default: none, or all with --exec-shell or --exec-allow '*')")
 	f.StringSliceVar(&h.commands.Pass, "exec-pass", nil, "names of environment variables that commands get, comma-separated: AWS_PROFILE")
 }
 
 // checkExec checks the flags of commands, before anything connects.
 func (h *workerProcess) checkExec(c *cobra.Command) error {
 	if !h.exec {
-		for _, name := range []string{"exec-allow", "exec-shell", "exec-users", "exec-pass"} {
+		for _, name := range []string{"exec-allow", "exec-shell", "exec-users", "exec-env", "exec-pass"} {
 			if c.Flags().Changed(name) {
 				return usage("--%s is given without --exec: add --exec", name)
 			}

@@ -202,6 +202,15 @@ func TestAllowed(t *testing.T) {
 			t.Errorf("%s: %v; log: %s", program, err, log)
 		}
 	}
+	// A variable makes bash run what it contains.
+	hostile := fmt.Sprintf(`{"argv":[%q],"env":{"BASH_ENV":"$(echo ran >&2)"}}`, filepath.Join(dir, "jobs/good"))
+	if log, err := run(t.Context(), t, c, hostile, `{}`); codeOf(err) != "not_allowed" || strings.Contains(log, "ran") {
+		t.Errorf("a variable: %v; log: %s", err, log)
+	}
+	c.Env = []string{"GREETING"}
+	if _, err := run(t.Context(), t, c, strings.Replace(hostile, "BASH_ENV", "GREETING", 1), `{}`); err != nil {
+		t.Errorf("a variable that is allowed: %v", err)
+	}
 	if _, err := run(t.Context(), t, c, `{"script":"echo ran"}`, `{}`); codeOf(err) != "not_allowed" {
 		t.Errorf("a script without a shell: %v", err)
 	}

@@ -26,6 +26,9 @@ type Config struct {
 	Shell string
 	// Users are the users as whom jobs may run; the worker must run as root to become one of them.
 	Users []string
+	// Env names variables that jobs may set. Variables such as BASH_ENV make a program run others, so without a shell and
+	// without * in Allow, which permit anything, jobs may set no others.
+	Env []string
 	// Pass names variables of the worker's environment that commands get. PATH, HOME, LANG and TZ are always passed.
 	Pass []string
 }
@@ -134,6 +137,13 @@ func (r *Runner) program(c *execspec.Command) (file string, args []string, err e
 		return ok || pattern == "*"
 	}) {
 		return "", nil, jobs.Fail(codeNotAllowed, fmt.Errorf("program %s is not allowed on this worker: --exec-allow names those that are", file))
+	}
+	if r.cfg.Shell == "" && !slices.Contains(r.cfg.Allow, "*") {
+		for name := range c.Env {
+			if !slices.Contains(r.cfg.Env, name) {
+				return "", nil, jobs.Fail(codeNotAllowed, fmt.Errorf("variable %s is not allowed on this worker: --exec-env names those that jobs may set", name))
+			}
+		}
 	}
 	return file, c.Argv[1:], nil
 }
