@@ -1,0 +1,138 @@
+package dispatch
+
+import "time"
+
+// Stamp is a time on one process's steady clock.
+type Stamp = time.Duration
+
+// Verdict is a worker's answer about a pushed attempt.
+type Verdict uint8
+
+// The verdicts. A push that is too old is not answered.
+const (
+	// Began: the attempt is the worker's; its handler begins now or has begun.
+	Began Verdict = iota + 1
+	// Refused: it never begins on this worker.
+	Refused
+	// Over: it began, and the store knows how it ended.
+	Over
+)
+
+// Push is what a leader sends to a worker: begin these attempts.
+type Push struct {
+	Heard Stamp         // when the worker sent the last heartbeat that the leader has received, on the worker's clock
+	Lease time.Duration // that attempts are the worker's after each heartbeat that names them
+}
+
+// Receiver is a worker's end: what it runs, and what it will not begin again. Its methods are not safe for concurrent
+// use.
+type Receiver struct {
+	slots int  // 0 = unlimited
+	away  bool // takes nothing new
+	held  map[Attempt]*holding
+	busy  map[Run]Attempt // those whose handlers have not returned: one attempt of a run at most
+	past  map[Attempt]past
+	order []ending // of past, the oldest first
+	rules rules
+}
+
+// holding is an attempt that the worker runs, or has run and not yet reported.
+type holding struct {
+	stray bool // it is not the worker's any more, and its handler has not returned
+}
+
+// past is how an attempt ended for a worker.
+type past struct {
+	verdict Verdict
+	at      Stamp
+}
+
+type ending struct {
+	attempt Attempt
+	at      Stamp
+}
+
+// NewReceiver returns the end of a worker with so many slots; 0 is no limit.
+func NewReceiver(slots int) *Receiver {
+	return &Receiver{slots: slots, held: map[Attempt]*holding{}, busy: map[Run]Attempt{}, past: map[Attempt]past{}}
+}
+
+// Away has the worker take nothing new, or take runs again.
+func (r *Receiver) Away(on bool) { r.away = on }
+
+// Accepts reports whether a push may be answered at all. If not, nothing is known of its attempts.
+func (r *Receiver) Accepts(p Push, now Stamp) bool {
+	r.forget(now - 2*p.Lease)
+	return r.rules.off(Fresh) || now-p.Heard <= p.Lease*2/3
+}
+
+// Receive decides about one attempt of a push that Accepts has accepted. On Began with begin, the caller begins it,
+// after the answer has been sent. able says whether the worker has the code for it.
+func (r *Receiver) Receive(a Attempt, able bool, now Stamp) (v Verdict, begin bool) {
+	if r.held[a] != nil {
+		return Began, false
+	}
+	if p, known := r.past[a]; known && !r.rules.off(Once) {
+		return p.verdict, false
+	}
+	_, running := r.busy[a.Run]
+	if r.away || !able || running || r.slots > 0 && len(r.busy) >= r.slots {
+		r.end(a, Refused, now)
+		return Refused, false
+	}
+	r.held[a], r.busy[a.Run] = &holding{}, a
+	return Began, true
+}
+
+// Returned records that the handler of an attempt has returned: its slot is free.
+func (r *Receiver) Returned(a Attempt) {
+	if r.busy[a.Run] == a {
+		delete(r.busy, a.Run)
+	}
+	if h := r.held[a]; h != nil && h.stray {
+		delete(r.held, a)
+	}
+}
+
+// Ended records that the store knows how an attempt ended, or that the attempt is not the worker's any more.
+func (r *Receiver) Ended(a Attempt, now Stamp) {
+	h := r.held[a]
+	if h == nil {
+		return
+	}
+	r.end(a, Over, now)
+	if r.busy[a.Run] == a {
+		h.stray = true
+		return
+	}
+	delete(r.held, a)
+}
+
+// Names calls yield for each attempt that a heartbeat names, and returns how many slots others take.
+func (r *Receiver) Names(yield func(Attempt)) (strays int) {
+	for a, h := range r.held {
+		if h.stray {
+			strays++
+			continue
+		}
+		yield(a)
+	}
+	return strays
+}
+
+func (r *Receiver) end(a Attempt, v Verdict, now Stamp) {
+	if _, known := r.past[a]; !known {
+		r.order = append(r.order, ending{a, now})
+	}
+	r.past[a] = past{v, now}
+}
+
+// forget drops what ended before some time.
+func (r *Receiver) forget(before Stamp) {
+	n := 0
+	for n < len(r.order) && r.order[n].at < before {
+		delete(r.past, r.order[n].attempt)
+		n++
+	}
+	r.order = r.order[n:]
+}
