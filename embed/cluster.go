@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -29,6 +28,11 @@ type Cluster struct {
 	Identity *raftstore.Identity
 	// Token is an invitation with which an empty directory joins a cluster. A node that has joined ignores it.
 	Token string
+	// Peers are the addresses of all nodes, and Secret is what they have in common, instead of Token: empty directories
+	// become one cluster, which the first peer founds when no other has data. A Secret may have several lines; the first
+	// is used, all are accepted.
+	Peers  []string
+	Secret string
 	// Invite turns the store's token into the invitation for a new node; default: the token itself.
 	Invite func(token string) (string, error)
 	// Part removes the NATS server of a removed node from the NATS cluster; jobs.NotFound means that it was no member.
@@ -179,7 +183,7 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Tolerates, s.Text = tolerates(members)
+		s.Tolerates, s.Text = raftstore.Tolerates(members)
 		s.ApplyVersion = c.store.ApplyVersion()
 		for _, m := range members {
 			n, known := nodes[m.Name]
@@ -191,7 +195,7 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 				n.Skew = m.Skew.Round(time.Millisecond) // without the network delay
 			}
 			s.Members = append(s.Members, ops.Member{Node: n, Copies: true, ID: m.ID, Store: m.Address, Voter: m.Voter, Reached: m.Reached,
-				Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: m.Snapshot, ApplyVersion: m.ApplyVersion})
+				Current: m.Current, Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: m.Snapshot, ApplyVersion: m.ApplyVersion})
 		}
 		return s, nil
 	}
@@ -206,30 +210,6 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 		s.Tolerates, s.Text = 0, "no fault tolerance"
 	}
 	return s, nil
-}
-
-// tolerates returns how many more nodes may fail; nodes that do not answer count as failed.
-func tolerates(members []raftstore.Member) (n int, text string) {
-	voters, there := 0, 0
-	for _, m := range members {
-		if m.Voter {
-			voters++
-			if m.Reached {
-				there++
-			}
-		}
-	}
-	if voters == there {
-		return raftstore.Tolerates(members)
-	}
-	switch n = there - (voters/2 + 1); {
-	case n < 0:
-		return 0, fmt.Sprintf("%d of %d nodes answer: no leader until a majority answers", there, voters)
-	case n == 0:
-		return 0, fmt.Sprintf("%d of %d nodes answer: no other may fail", there, voters)
-	default:
-		return n, fmt.Sprintf("%d of %d nodes answer: %d more may fail", there, voters, n)
-	}
 }
 
 // asked sends a request to the leader, which may be this node.

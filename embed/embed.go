@@ -19,6 +19,7 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -45,7 +47,8 @@ import (
 
 // Config configures an embedded scheduler. The zero value works: rows in memory, a bus inside the process.
 type Config struct {
-	// Dir is the directory that stores the rows; "" = memory, until the process ends.
+	// Dir is the data directory, as of "carillon server --data": it stores the rows in the folder rows; "" = memory,
+	// until the process ends.
 	Dir string
 	// Database stores the rows instead of Dir: postgres://user:password@host/database, or mariadb://....
 	Database string
@@ -138,6 +141,7 @@ func (by Triggering) check(cfg Config) error {
 // Scheduler is a scheduler inside a program: call Run once and then Close, or Stop if Start made it.
 type Scheduler struct {
 	log         *slog.Logger
+	episodes    *episode.Log
 	live        *live
 	cluster     *cluster // nil = a single node
 	store       *led
@@ -150,6 +154,7 @@ type Scheduler struct {
 	httpWorker  *worker.Worker  // of HTTP jobs; nil = other processes run them
 	runner      *httpjob.Runner // of httpWorker
 	poster      *webhook.Poster // nil = no webhook
+	grace       time.Duration   // of the workers
 	tenant      jobs.Tenant
 	keys        []jobs.Key
 	handler     http.Handler
@@ -179,7 +184,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if cfg.Worker.Logger == nil {
 		cfg.Worker.Logger = cfg.Logger
 	}
-	s := &Scheduler{log: cfg.Logger}
+	s := &Scheduler{log: cfg.Logger, episodes: episode.New(cfg.Logger), grace: cmp.Or(cfg.Worker.Grace, worker.DefaultGrace)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -314,7 +319,7 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 		access := api.NewAccess(s.ops, cfg.Secure)
 		cfg.Who, signIn = access.Who, access
 	}
-	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Logger: cfg.Logger,
+	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Leads: s.Leads, Logger: cfg.Logger,
 		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken})
 	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
 	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, Bus: cfg.BusAddress, About: about, Logger: cfg.Logger})
@@ -376,10 +381,13 @@ func (s *Scheduler) Ops() *ops.Ops { return s.ops }
 func (s *Scheduler) Handler() http.Handler { return s.handler }
 
 // Ready returns nil if the store answers and a node leads, and otherwise the reason why this process cannot serve
-// requests.
+// requests. A standby that shares only a database with the leader is ready if that answers.
 func (s *Scheduler) Ready(ctx context.Context) error {
 	if s.stopping.Load() {
 		return kernel.Refuse(jobs.Unavailable, "stopping")
+	}
+	if s.store.standby() {
+		return s.store.answers(ctx)
 	}
 	if err := s.store.ready(ctx); err != nil {
 		return err
@@ -387,17 +395,30 @@ func (s *Scheduler) Ready(ctx context.Context) error {
 	return s.ops.Ready(ctx)
 }
 
+// Leads returns nil if this process leads, and otherwise the reason why it does not.
+func (s *Scheduler) Leads(ctx context.Context) error {
+	switch leader := s.plane.Leader(); {
+	case s.stopping.Load():
+		return kernel.Refuse(jobs.Unavailable, "stopping")
+	case s.store.leads():
+		return nil
+	case leader.Term > 0:
+		return kernel.Refuse(jobs.Unavailable, "node %s leads", leader.Name)
+	}
+	return kernel.Refuse(jobs.Unavailable, "this node does not lead")
+}
+
 // restartPause is the delay before a failed control plane is restarted.
 const restartPause = time.Second
 
 // Run runs an open scheduler until ctx ends, then stops it in order: the worker takes no more runs and waits for its
-// handlers (Config.Worker.Grace), then the control plane stops. Call Run once, and then Close.
+// handlers (Config.Worker.Grace), then the control plane stops. The error names runs whose outcome could not be
+// reported (worker.UnreportedError). Call Run once, and then Close.
 func (s *Scheduler) Run(ctx context.Context) error {
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	planning, stopPlan := context.WithCancel(context.WithoutCancel(ctx))
 	stopped, stop := context.WithCancel(ctx)
 	defer func() { stopWork(); stopPlan(); stop() }()
-	idle := make(chan struct{}) // closed when the worker has ended
 
 	// Interrupts are called in this order, each after the one before has returned.
 	var g run.Group
@@ -409,25 +430,29 @@ func (s *Scheduler) Run(ctx context.Context) error {
 			return err
 		}
 	}, func(error) { s.stopping.Store(true); s.transfer(); stop() })
-	g.Add(func() error {
-		defer close(idle)
-		if s.worker == nil {
-			<-working.Done()
-			return nil
-		}
-		s.settle(working)
-		return s.worker.Run(working)
-	}, func(error) { stopWork(); <-idle })
-	if s.httpWorker != nil {
-		idle := make(chan struct{})
+	// The group returns only the error of the actor that ends first, and workers end later.
+	failures := make([]error, len(s.workers()))
+	var idle sync.WaitGroup
+	grace := sync.OnceValue(func() <-chan time.Time { return time.After(s.grace) })
+	for i, w := range s.workers() {
+		ended := make(chan struct{})
+		idle.Add(1)
 		g.Add(func() error {
-			defer close(idle)
+			defer idle.Done()
+			defer close(ended)
 			s.settle(working)
-			return s.httpWorker.Run(working)
-		}, func(error) { stopWork(); <-idle })
+			failures[i] = w.Run(working)
+			return failures[i]
+		}, func(error) {
+			stopWork()
+			select {
+			case <-ended:
+			case <-grace(): // the last reports of this worker and of HTTP workers take the same time
+			}
+		})
 	}
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.httpWorkers.close(); stopServing() })
+	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.httpWorkers.close(); idle.Wait(); stopServing() })
 	g.Add(func() error { return s.plan(planning) }, func(error) { stopPlan() })
 	if s.poster != nil { // last: it sends the events of the shutdown, too
 		posting, stopPosting := context.WithCancel(context.WithoutCancel(ctx))
@@ -437,7 +462,18 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		delivering, stopDelivery := context.WithCancel(context.WithoutCancel(ctx))
 		g.Add(func() error { return s.deliver(delivering, s.store.delivery()) }, func(error) { stopDelivery() })
 	}
-	return g.Run()
+	err := g.Run()
+	for _, failure := range failures {
+		if missing, is := errors.AsType[*worker.UnreportedError](failure); is && !errors.Is(err, failure) {
+			err = errors.Join(err, missing)
+		}
+	}
+	return err
+}
+
+// workers returns the workers in this process.
+func (s *Scheduler) workers() []*worker.Worker {
+	return slices.DeleteFunc([]*worker.Worker{s.worker, s.httpWorker}, func(w *worker.Worker) bool { return w == nil })
 }
 
 // transfer transfers leadership to another node, if there is one, so that requests need not wait for an election.
@@ -484,7 +520,7 @@ func (s *Scheduler) plan(ctx context.Context) error {
 		if _, since := s.plane.Leading(); since.IsZero() && !s.plane.Followed() || errors.Is(err, controlplane.ErrTwin) {
 			return err
 		}
-		s.log.Error("control plane failed, restarting", "err", err)
+		s.episodes.Failed(episode.Level(err), "", "control plane failed, restarting", "err", err)
 		select {
 		case <-ctx.Done():
 			return nil

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -21,9 +22,10 @@ import (
 // httpWorkers serves HTTP workers: each has a bus connection of its own here, under its own name, so that it is
 // authorized as every other worker is.
 type httpWorkers struct {
-	connect func(context.Context, bus.Principal) (bus.Bus, error)
-	ready   func(context.Context) error // why this process cannot dispatch runs, or nil
-	log     *slog.Logger
+	connect  func(context.Context, bus.Principal) (bus.Bus, error)
+	ready    func(context.Context) error // why this process cannot dispatch runs, or nil
+	log      *slog.Logger
+	episodes *episode.Log
 
 	life  context.Context // of all of them
 	end   context.CancelFunc
@@ -63,12 +65,12 @@ type httpWorker struct {
 const (
 	// openTime is the timeout of a registration.
 	openTime = 20 * time.Second
-	// httpWorkerGrace is the grace of an HTTP worker, which has no handlers in this process.
-	httpWorkerGrace = 2 * time.Second
+	// httpWorkerGrace is none: an HTTP worker has no handlers in this process.
+	httpWorkerGrace = -1
 )
 
 func newHTTPWorkers(cfg Config, ready func(context.Context) error) *httpWorkers {
-	p := &httpWorkers{connect: cfg.Bus, ready: ready, log: cfg.Logger, workers: map[httpWorkerKey]*httpWorker{}, tenants: map[jobs.Tenant]int{}, tokens: map[holder]int{}}
+	p := &httpWorkers{connect: cfg.Bus, ready: ready, log: cfg.Logger, episodes: episode.New(cfg.Logger), workers: map[httpWorkerKey]*httpWorker{}, tenants: map[jobs.Tenant]int{}, tokens: map[holder]int{}}
 	p.all, p.perTenant, p.perToken = cfg.Limits.workers(cfg.Tokens || cfg.Who != nil)
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
@@ -242,7 +244,7 @@ func (p *httpWorkers) open(tenant jobs.Tenant, g *httpWorker, w ops.HTTPWorker) 
 	defer cancel()
 	b, err := p.connect(ctx, as)
 	if err != nil {
-		p.log.Error("cannot open the bus for an HTTP worker", "worker", w.Name, "err", err)
+		p.episodes.Failed(slog.LevelWarn, "", "cannot open the bus for an HTTP worker", "worker", w.Name, "err", err)
 		return nil, kernel.Refuse(jobs.Unavailable, "no bus connection for the worker: retry")
 	}
 	about := worker.About{Host: w.Host, PID: w.PID, Version: w.Version}

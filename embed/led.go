@@ -99,10 +99,23 @@ func again(err error) bool {
 	return code == jobs.Unavailable || code == jobs.Unknown
 }
 
+// standby reports whether this process shares only the database with the leader.
+func (l *led) standby() bool { return l.apart && !l.leads() }
+
+// answers returns nil if the database answers, which is all that the requests to a standby need.
+func (l *led) answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	if _, err := l.here.Global(ctx, jobs.DefaultTenant); err != nil {
+		return kernel.Refuse(jobs.Unavailable, "the database does not answer")
+	}
+	return nil
+}
+
 // soon is the timeout of short requests to the leader.
 const soon = 2 * time.Second
 
-// ready returns nil if the leader answers, and otherwise why it cannot be reached.
+// ready returns nil if the leader answers, so that workers can be served here, and otherwise why it cannot be reached.
 func (l *led) ready(ctx context.Context) error {
 	if l.leads() {
 		return nil

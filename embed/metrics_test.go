@@ -11,14 +11,16 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"go.yaml.in/yaml/v3"
-
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -122,8 +124,8 @@ func TestMetrics(t *testing.T) {
 	all := scrape(t, url)
 	for name, want := range map[string]map[string]string{
 		"carillon_ready":                  {``: "1"},
-		"carillon_job_runs":               {`app="demo",job="demo.greet",state="scheduled",tenant="default"`: "1", `app="demo",job="demo.bad",state="processing",tenant="default"`: "0"},
-		"carillon_job_paused":             {`app="demo",job="demo.bad",tenant="default"`: "0"},
+		"carillon_job_runs":               {`app="demo",key="demo.greet",state="scheduled",tenant="default"`: "1", `app="demo",key="demo.bad",state="processing",tenant="default"`: "0"},
+		"carillon_job_paused":             {`app="demo",key="demo.bad",tenant="default"`: "0"},
 		"carillon_leader":                 {``: "1"},
 		"carillon_runs":                   {`state="scheduled",tenant="default"`: "1", `state="processing",tenant="default"`: "0"},
 		"carillon_runs_created_total":     {`kind="triggered",tenant="default"`: "3", `kind="recurring",tenant="default"`: "0"},
@@ -132,9 +134,10 @@ func TestMetrics(t *testing.T) {
 		"carillon_start_lateness_seconds": {`kind="triggered"`: "2"},
 		"carillon_attempt_seconds":        {`kind="triggered"`: "2", `kind="recurring"`: "0"},
 		"carillon_due_times_missed_total": {`reason="missed"`: "0"},
-		"carillon_commands_refused_total": {`code="not_found"`: "0"},
+		"carillon_commands_refused_total": {`code="not_found"`: "0", `code="internal"`: "0"},
 		"carillon_workers":                {`app="demo",tenant="default"`: "1"},
 		"carillon_worker_slots":           {`app="demo",tenant="default"`: "4"},
+		"carillon_backlog_runs":           {`app="demo",tenant="default"`: "0"},
 		"carillon_http_requests_total":    {`route="GET /api/v1/jobs/{key}",status="2xx"`: "1", `route="GET /api/v1/jobs/{key}",status="4xx"`: "1"},
 		"carillon_http_streams":           {``: "0"},
 		"carillon_raft_term":              nil,
@@ -163,25 +166,108 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// On each body, runs that find no slot are the backlog until they have one.
+func TestBacklog(t *testing.T) {
+	t.Parallel()
+	for body, config := range map[string]func(*testing.T) embed.Config{
+		"memory":     func(*testing.T) embed.Config { return embed.Config{} },
+		"raft":       func(t *testing.T) embed.Config { return embed.Config{Dir: t.TempDir()} },
+		"PostgreSQL": func(t *testing.T) embed.Config { return embed.Config{Database: sqltest.Postgres.New(t)} },
+		"MariaDB":    func(t *testing.T) embed.Config { return embed.Config{Database: sqltest.MariaDB.New(t)} },
+	} {
+		t.Run(body, func(t *testing.T) {
+			t.Parallel()
+			if body == "MariaDB" {
+				tests.Long(t)
+			}
+			cfg, release := config(t), make(chan struct{})
+			cfg.Worker = worker.Config{App: "demo", Slots: 1}
+			s, err := embed.Start(t.Context(), cfg, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error {
+				<-release
+				return nil
+			}), jobs.Options{Key: "demo.slow"}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			server := httptest.NewServer(s.Handler())
+			defer server.Close()
+			free := sync.OnceFunc(func() { close(release) })
+			defer func() {
+				free()
+				if err := s.Stop(); err != nil {
+					t.Error(err)
+				}
+			}()
+			var ids []jobs.ID
+			for range 4 {
+				runs, err := s.Client().Enqueue(t.Context(), jobs.Request{Key: "demo.slow"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ids = append(ids, runs[0].ID)
+			}
+			shown := func(name string) float64 {
+				m := scrape(t, server.URL)[name]
+				if m == nil {
+					t.Fatalf("%s is not there", name)
+				}
+				v, err := strconv.ParseFloat(m.values[`app="demo",tenant="default"`], 64)
+				if err != nil {
+					t.Fatalf("%s: %v", name, err)
+				}
+				return v
+			}
+			eventually(t, "one run is claimed, and three wait", func() bool { return shown("carillon_backlog_runs") == 3 })
+			before := shown("carillon_backlog_oldest_seconds")
+			eventually(t, "the age grows", func() bool { return shown("carillon_backlog_oldest_seconds") >= before+0.05 })
+			free()
+			for _, id := range ids {
+				if _, err := s.Client().Wait(t.Context(), id); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n, age := shown("carillon_backlog_runs"), shown("carillon_backlog_oldest_seconds"); n != 0 || age != 0 {
+				t.Errorf("after the work, %v runs wait, the oldest for %v s", n, age)
+			}
+		})
+	}
+}
+
 // rare are the metrics that need not be there.
 var rare = []string{"carillon_raft_snapshot_timestamp_seconds"}
 
-// docs/metrics.md lists what there is, with type and labels, and nothing else; deploy/alerts.yml speaks of what
-// there is.
-func TestMetricsAreDocumented(t *testing.T) {
-	_, url := busy(t)
-	all := scrape(t, url)
+// documentedMetric is a row of docs/metrics.md.
+type documentedMetric struct {
+	kind   string
+	labels []string
+}
+
+func documentedMetrics(t *testing.T) map[string]documentedMetric {
+	t.Helper()
 	page, err := os.ReadFile("../docs/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	documented := map[string]bool{}
+	documented := map[string]documentedMetric{}
 	for _, row := range regexp.MustCompile("(?m)^\\| `(carillon_[a-z_]+)` \\| (\\w+) \\| ([^|]*)\\| \\S.* \\|$").FindAllStringSubmatch(string(page), -1) {
-		name, kind := row[1], row[2]
-		if documented[name] {
-			t.Errorf("%s is documented twice", name)
+		m := documentedMetric{kind: row[2]}
+		for _, l := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(row[3], -1) {
+			m.labels = append(m.labels, l[1])
 		}
-		documented[name] = true
+		if _, twice := documented[row[1]]; twice {
+			t.Errorf("%s is documented twice", row[1])
+		}
+		slices.Sort(m.labels)
+		documented[row[1]] = m
+	}
+	return documented
+}
+
+// docs/metrics.md lists what there is, with type and labels, and nothing else.
+func TestMetricsAreDocumented(t *testing.T) {
+	_, url := busy(t)
+	all, documented := scrape(t, url), documentedMetrics(t)
+	for name, want := range documented {
 		m := all[name]
 		if m == nil {
 			if !slices.Contains(rare, name) {
@@ -189,62 +275,17 @@ func TestMetricsAreDocumented(t *testing.T) {
 			}
 			continue
 		}
-		var labels []string
-		for _, l := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(row[3], -1) {
-			labels = append(labels, l[1])
-		}
-		slices.Sort(labels)
-		if there := slices.Sorted(maps.Keys(m.labels)); m.kind != kind || !slices.Equal(labels, there) {
-			t.Errorf("%s is documented as a %s with the labels %q, and is a %s with %q", name, kind, labels, m.kind, there)
+		if there := slices.Sorted(maps.Keys(m.labels)); m.kind != want.kind || !slices.Equal(want.labels, there) {
+			t.Errorf("%s is documented as a %s with the labels %q, and is a %s with %q", name, want.kind, want.labels, m.kind, there)
 		}
 	}
 	for name, m := range all {
-		if !documented[name] {
+		if _, there := documented[name]; !there {
 			t.Errorf("%s (%s) is not documented", name, m.kind)
 		}
 		if strings.HasSuffix(name, "_total") != (m.kind == "counter") {
 			t.Errorf("%s is a %s", name, m.kind)
 		}
-	}
-
-	raw, err := os.ReadFile("../deploy/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var alerts struct {
-		Groups []struct {
-			Name  string
-			Rules []struct {
-				Alert, Expr, For    string
-				Labels, Annotations map[string]string
-			}
-		}
-	}
-	if err := yaml.Unmarshal(raw, &alerts); err != nil {
-		t.Fatal(err)
-	}
-	rules := 0
-	for _, g := range alerts.Groups {
-		for _, r := range g.Rules {
-			rules++
-			names := regexp.MustCompile(`carillon_[a-z_]+`).FindAllString(r.Expr, -1)
-			if r.Alert == "" || len(names) == 0 || r.Annotations["summary"] == "" || r.Labels["severity"] == "" || strings.Count(r.Expr, "(") != strings.Count(r.Expr, ")") {
-				t.Errorf("the rule %+v lacks something", r)
-			}
-			if r.For != "" {
-				if _, err := time.ParseDuration(r.For); err != nil {
-					t.Errorf("%s: %v", r.Alert, err)
-				}
-			}
-			for _, name := range names {
-				if !documented[strings.TrimSuffix(name, "_bucket")] {
-					t.Errorf("%s speaks of %s, which there is not", r.Alert, name)
-				}
-			}
-		}
-	}
-	if rules < 5 {
-		t.Errorf("there are %d rules", rules)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
 
 // A new directory gets the log that is asked for, keeps it without being asked, and is refused with the other.
@@ -21,7 +22,7 @@ func TestRaftLog(t *testing.T) {
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			if _, err := os.Stat(filepath.Join(dir, raftstore.RowsFolder, file)); err != nil {
 				t.Errorf("%q, opened as %q: %v", kind, again, err)
 			}
 		}

@@ -51,18 +51,28 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 		ended.Dropping(logs)
 		return rows{store: store, retain: ended, clock: clock, logs: logs, where: "in memory: nothing survives this process"}, nil
 	}
-	conf := raftstore.Config{Dir: cfg.Dir, Node: cfg.Node, Logger: cfg.Logger, Now: clock.Now, Log: raftstore.Log(cfg.RaftLog)}
+	dir, err := raftstore.RowsIn(cfg.Dir)
+	if err != nil {
+		return rows{}, err
+	}
+	conf := raftstore.Config{Dir: dir, Node: cfg.Node, Logger: cfg.Logger, Now: clock.Now, Log: raftstore.Log(cfg.RaftLog)}
 	var store *raftstore.Store
-	var err error
 	switch c := cfg.Cluster; {
 	case c == nil:
 		store, err = raftstore.Open(conf)
-	case c.Token == "":
-		conf.Listen, conf.Advertise, conf.Identity = c.Addr, c.Advertise, c.Identity
-		store, err = raftstore.Open(conf)
+	case c.Secret != "" && c.Token != "":
+		err = kernel.Invalid("embed: both Token and Secret are given: set one of them")
 	default:
 		conf.Listen, conf.Advertise, conf.Identity = c.Addr, c.Advertise, c.Identity
-		store, err = raftstore.Join(ctx, conf, c.Token)
+		conf.Peers, conf.Secret = c.Peers, c.Secret
+		switch {
+		case c.Secret != "":
+			store, err = raftstore.OpenAmong(ctx, conf)
+		case c.Token != "":
+			store, err = raftstore.Join(ctx, conf, c.Token)
+		default:
+			store, err = raftstore.Open(conf)
+		}
 	}
 	if err != nil {
 		return rows{}, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
 
@@ -27,8 +29,8 @@ import (
 // checkCluster checks the settings about other nodes.
 func (c *config) checkCluster() {
 	if c.Cluster.Addr == "" {
-		for key, text := range map[string]string{"cluster.nats-addr": c.Cluster.NATS, "cluster.advertise": c.Cluster.Advertise, "cluster.join-file": c.Cluster.JoinFile} {
-			if text != "" {
+		for _, key := range []string{"cluster.nats-addr", "cluster.advertise", "cluster.join-file", "cluster.peers", "cluster.secret-file"} {
+			if c.values[key].text != "" {
 				c.wrong("%s (from %s) needs cluster.addr: set it to where other nodes reach this one", key, c.values[key].origin)
 			}
 		}
@@ -44,10 +46,72 @@ func (c *config) checkCluster() {
 	}
 	if _, err := c.routeAddr(); err != nil {
 		c.wrong("%v", err)
+		return
 	}
+	c.checkPeers()
 	if host, _, _ := net.SplitHostPort(c.Cluster.Addr); c.Cluster.Advertise == "" && (host == "" || net.ParseIP(host).IsUnspecified()) {
 		c.wrong("cluster.addr %s means every address of this machine: set cluster.advertise to the one that other nodes use", c.Cluster.Addr)
 	}
+}
+
+// peers lists the addresses of cluster.peers.
+func (c *clusterConfig) peers() []string {
+	return strings.FieldsFunc(c.Peers, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// checkPeers checks the settings of nodes that find each other.
+func (c *config) checkPeers() {
+	peers, secret := c.Cluster.peers(), c.Cluster.SecretFile
+	if len(peers) == 0 && secret == "" {
+		return
+	}
+	switch {
+	case c.Cluster.JoinFile != "":
+		c.wrong("cluster.join-file (from %s) and cluster.peers are both set: a node joins by an invitation or by a secret; remove one", c.values["cluster.join-file"].origin)
+	case len(peers) == 0:
+		c.wrong("cluster.secret-file (from %s) needs cluster.peers: list the addresses of all nodes there", c.values["cluster.secret-file"].origin)
+	case secret == "":
+		c.wrong("cluster.peers (from %s) needs cluster.secret-file: a file with a secret that all nodes have", c.values["cluster.peers"].origin)
+	default:
+		if err := raftstore.CheckPeers(peers, c.advertised(c.Cluster.Addr)); err != nil {
+			c.wrong("cluster.peers (from %s): %v", c.values["cluster.peers"].origin, err)
+		}
+	}
+}
+
+// clusterSecret reads the secret that peers have in common, "" if there is none.
+func (c *config) clusterSecret() (string, error) {
+	if c.Cluster.SecretFile == "" {
+		return "", nil
+	}
+	text, err := secretIn(c.Cluster.SecretFile)
+	if err == nil {
+		err = raftstore.CheckSecret(text)
+	}
+	if err != nil {
+		return "", usage("cluster.secret-file: %s: %w", c.Cluster.SecretFile, err)
+	}
+	return text, nil
+}
+
+// peerRoutes returns the addresses of the peers' NATS servers: the port after each peer's, or that of
+// cluster.nats-addr.
+func (c *config) peerRoutes() (all []string, err error) {
+	if c.URL != "" {
+		return nil, nil
+	}
+	for _, peer := range c.Cluster.peers() {
+		of := *c
+		of.Cluster.Addr = peer
+		route, err := of.routeAddr()
+		if err != nil {
+			return nil, err
+		}
+		host, _, _ := net.SplitHostPort(peer)
+		_, port, _ := net.SplitHostPort(route)
+		all = append(all, net.JoinHostPort(host, port))
+	}
+	return all, nil
 }
 
 // routeAddr returns the route address of the NATS server in this process, "" if there is none.
@@ -142,7 +206,14 @@ func (p *process) joins() (err error) {
 	default:
 		p.natsCluster = p.invited.NATSCluster
 	}
-	if p.identity, err = raftstore.Identify(p.dir(rowsFolder)); err != nil {
+	if p.secret, err = p.cfg.clusterSecret(); err != nil {
+		return err
+	}
+	rows, err := raftstore.RowsIn(p.cfg.Data)
+	if err != nil {
+		return err
+	}
+	if p.identity, err = raftstore.Identify(rows); err != nil {
 		return err
 	}
 	route, err := p.cfg.routeAddr()
@@ -150,7 +221,11 @@ func (p *process) joins() (err error) {
 		return err
 	}
 	p.route = p.cfg.advertised(route)
-	return p.bind(p.route)
+	peers, err := p.cfg.peerRoutes()
+	if err != nil {
+		return err
+	}
+	return p.bind(append(peers, p.route)...)
 }
 
 // bind stores the NATS cluster with these routes.
@@ -196,8 +271,9 @@ func (p *process) cluster() *embed.Cluster {
 	if p.cfg.Cluster.Addr == "" {
 		return nil
 	}
-	c := &embed.Cluster{Addr: p.cfg.Cluster.Addr, Advertise: p.cfg.advertised(p.cfg.Cluster.Addr), Token: p.invited.Store, Route: p.route, Identity: p.identity}
-	if fileExists(filepath.Join(p.dir("rows"), "node.json")) {
+	c := &embed.Cluster{Addr: p.cfg.Cluster.Addr, Advertise: p.cfg.advertised(p.cfg.Cluster.Addr), Token: p.invited.Store, Route: p.route, Identity: p.identity,
+		Peers: p.cfg.Cluster.peers(), Secret: p.secret}
+	if fileExists(filepath.Join(p.dir(raftstore.RowsFolder), "node.json")) {
 		c.Token = "" // it has joined
 	}
 	if p.server != nil {
@@ -238,9 +314,11 @@ const lookEvery = 2 * time.Second
 func (p *process) rememberNodes(ctx context.Context) error {
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
+	episodes := episode.New(p.log)
+	defer episodes.Reset()
 	for p.route != "" {
 		if err := p.bind(p.routes()...); err != nil {
-			p.log.Warn("the other nodes' routes were not stored", "err", err)
+			episodes.Failed(slog.LevelWarn, "", "the other nodes' routes were not stored", "err", err)
 		}
 		select {
 		case <-ctx.Done():

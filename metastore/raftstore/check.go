@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -101,7 +102,7 @@ func (s *Store) compare(ctx context.Context) {
 		}
 		var err error
 		if last, err = s.compareChanges(ctx, last); err != nil && ctx.Err() == nil {
-			s.cfg.Logger.Warn("the nodes' rows could not be compared", "err", err)
+			s.episodes.Failed(slog.LevelWarn, "", "the nodes' rows could not be compared", "err", err)
 		}
 	}
 }

@@ -323,12 +323,7 @@ func TestThreeNodes(t *testing.T) {
 			t.Errorf("member %d is %+v", i, m)
 		}
 	}
-	if n, says := Tolerates(members); n != 1 || says != "one node may fail" {
-		t.Errorf("%d, %q", n, says)
-	}
-	if n, says := Tolerates(members[:2]); n != 0 || says != "no fault tolerance" {
-		t.Errorf("of two voters: %d, %q", n, says)
-	}
+	tolerate(t, c.leader(), 1, "one node may fail")
 	// A follower refuses what it cannot do, and names the leader.
 	f := c.follower()
 	if err := f.Linearizable(ctx); !errors.Is(err, jobs.Unavailable) || !strings.Contains(err.Error(), c.leader().cfg.Node) {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -115,7 +116,7 @@ func (s *Store) fetchArchive(ctx context.Context, upTo uint64) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
 		}
-		s.cfg.Logger.Warn("archive not fetched yet", "err", err)
+		s.episodes.Failed(slog.LevelWarn, "", "archive not fetched yet", "err", err)
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)

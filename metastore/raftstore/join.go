@@ -118,7 +118,11 @@ func (s *Store) serveJoin(c *link.Conn) {
 		_ = link.Write(c, s.elsewhere())
 		return
 	}
-	answer := s.welcome(&q, &c.Peer)
+	s.answerJoin(c, s.welcome(&q, &c.Peer))
+}
+
+// answerJoin answers a node that asks to join.
+func (s *Store) answerJoin(c *link.Conn, answer reply) {
 	if answer.Refused != "" {
 		s.cfg.Logger.Warn("a node was refused", "name", c.Peer.Name, "address", c.Peer.Address, "cause", answer.Refused)
 	} else {
@@ -146,12 +150,17 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 			return refusal(kernel.Refuse(jobs.Forbidden, "the token was made before node %s was removed, which may have kept it: create a new one", id))
 		}
 	}
-	if err := s.acceptable(from); err != nil {
+	if err := s.acceptable(from, ""); err != nil {
 		return refusal(err)
 	}
 	if err := s.note(ctx, By{Actor: "node:" + from.Name}, join); err != nil {
 		return refusal(err)
 	}
+	return s.add(from)
+}
+
+// add makes a member of a node, and returns what it needs to know. The caller has locked changes.
+func (s *Store) add(from *link.Hello) reply {
 	others := []other{{s.node.ID, s.cfg.Node, s.link.Address()}}
 	for _, is := range s.servers() {
 		if m := s.member(is); !m.Self && m.ID != from.Node {
@@ -165,8 +174,8 @@ func (s *Store) welcome(q *call, from *link.Hello) reply {
 	return reply{Epoch: s.node.Epoch, Others: others}
 }
 
-// acceptable returns why a node cannot join.
-func (s *Store) acceptable(from *link.Hello) error {
+// acceptable returns why a node cannot join. old is the ID of the member in whose place it joins, if any.
+func (s *Store) acceptable(from *link.Hello, old string) error {
 	if from.Node == "" || from.Address == "" || len(from.Node) > 100 || len(from.Name) > 200 {
 		return kernel.Invalid("a node that joins must send its id and its address")
 	}
@@ -179,6 +188,7 @@ func (s *Store) acceptable(from *link.Hello) error {
 	for _, is := range s.servers() {
 		m := s.member(is)
 		switch {
+		case m.ID == old:
 		case m.ID == from.Node && !m.Voter && m.Address == from.Address && (m.Name == "" || m.Name == from.Name):
 		// It asks again: the answer was lost.
 		case m.ID == from.Node:
@@ -262,9 +272,12 @@ func introduce(ctx context.Context, c *Config, i invitation) error {
 	}
 	n := &node{Cluster: i.Cluster, ID: c.Identity.Node()} // the same for each request
 	hello := link.Hello{Cluster: i.Cluster, Node: n.ID, Name: c.Node, Address: address, Purpose: link.ForJoin, ApplyVersion: c.knows}
+	dial := func(ctx context.Context, to contact) (*link.Conn, error) {
+		return link.DialFirst(ctx, to.Address, c.Identity.key, to.is, hello)
+	}
 	q := call{Invite: i.Name, Secret: i.Secret, Members: i.ids()}
 	for until := time.Now().Add(joinPatience); ; {
-		r, err := askAround(ctx, i.Members, c.Identity.key, hello, q)
+		r, err := askAround(ctx, i.Members, dial, q)
 		switch {
 		case err == nil:
 			n.Epoch, n.Others = r.Epoch, r.Others
@@ -296,11 +309,11 @@ func elsewhere(err error) bool {
 
 // askAround asks members, and those they name, until one answers as the leader. The error is of the last that did
 // not.
-func askAround(ctx context.Context, at []contact, key *link.Key, hello link.Hello, q call) (r reply, err error) {
+func askAround(ctx context.Context, at []contact, dial func(context.Context, contact) (*link.Conn, error), q call) (r reply, err error) {
 	err = kernel.Refuse(jobs.Unavailable, "no node leads")
 	for _, whom := range at {
 		for range 3 {
-			conn, failed := link.DialFirst(ctx, whom.Address, key, whom.is, hello)
+			conn, failed := dial(ctx, whom)
 			if failed != nil {
 				err = failed
 				break

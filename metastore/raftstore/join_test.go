@@ -116,7 +116,7 @@ func TestJoinIsRefused(t *testing.T) {
 		"a fast clock": {link.Hello{Node: "n", Name: "x", Address: "127.0.0.1:1", ApplyVersion: 99, Now: time.Now().Add(time.Hour + 30*time.Second)}, "off by 1h"},
 		"no id":        {link.Hello{Now: time.Now()}, "must send its id"},
 	} {
-		if err := leader.acceptable(&test.hello); err == nil || !strings.Contains(err.Error(), test.words) {
+		if err := leader.acceptable(&test.hello, ""); err == nil || !strings.Contains(err.Error(), test.words) {
 			t.Errorf("%s is refused with %v", what, err)
 		}
 	}

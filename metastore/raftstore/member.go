@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -35,23 +36,65 @@ type Member struct {
 	ArchiveBytes int64
 	Snapshot     time.Time // time of its last one; zero = none since its start
 	ApplyVersion uint32    // the newest version of the rules that it knows
+	Current      bool      // its rows have all recent commits
+	whole        bool      // see Store.Whole
 }
 
-// Tolerates returns how many voters may fail at once, and a text for it.
-func Tolerates(members []Member) (n int, says string) {
-	voters := 0
+// mostBehind is how many log entries a current node may be behind: at full load a follower learns of commits some
+// hundred entries later, and it applies this many within a second, about as long as an election takes.
+const mostBehind = 1000
+
+// markCurrent sets Current of members that answered. Until a restarted node has applied what the leader had, another
+// failure would stop commits, whatever it votes.
+func markCurrent(members []Member) {
+	var newest uint64
 	for _, m := range members {
-		if m.Voter {
-			voters++
+		newest = max(newest, m.Applied) // 0 if it did not answer
+	}
+	for i := range members {
+		m := &members[i]
+		m.Current = m.Reached && (m.Leader || m.whole && m.Applied+mostBehind >= newest)
+	}
+}
+
+// Tolerates returns how many more voters may fail at once, and a text for it. A voter that does not answer counts as
+// failed, and so does one that is not current.
+func Tolerates(members []Member) (n int, text string) {
+	voters, reached, current := 0, 0, 0
+	for _, m := range members {
+		if !m.Voter {
+			continue
+		}
+		voters++
+		if m.Reached {
+			reached++
+		}
+		if m.Current {
+			current++
 		}
 	}
-	switch n = max(0, (voters-1)/2); {
-	case n == 0:
-		return 0, "no fault tolerance"
-	case n == 1:
-		return 1, "one node may fail"
+	majority := voters/2 + 1
+	n = max(0, current-majority)
+	if voters == current {
+		switch n {
+		case 0:
+			return 0, "no fault tolerance"
+		case 1:
+			return 1, "one node may fail"
+		}
+		return n, fmt.Sprintf("%d nodes may fail", n)
 	}
-	return n, fmt.Sprintf("%d nodes may fail", n)
+	text = fmt.Sprintf("%d of %d nodes answer", reached, voters)
+	if late := reached - current; late > 0 {
+		text += fmt.Sprintf(", %d of them not up to date yet", late)
+	}
+	switch {
+	case reached < majority:
+		return 0, text + ": no leader until a majority answers"
+	case n == 0:
+		return 0, text + ": no other may fail"
+	}
+	return n, fmt.Sprintf("%s: %d more may fail", text, n)
 }
 
 // Removable returns why one of the members, by its id, cannot be removed: a majority of the remaining voters must
@@ -144,6 +187,7 @@ func (s *Store) Members(ctx context.Context) ([]Member, error) {
 		})
 	}
 	wg.Wait()
+	markCurrent(list)
 	slices.SortFunc(list, func(a, b Member) int { return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.ID, b.ID)) })
 	return list, nil
 }
@@ -166,7 +210,7 @@ func (s *Store) inquire(ctx context.Context, m *Member) (st status, ok bool) {
 			m.Name, m.LastContact = peer.Name, peer.LastReceived
 		}
 	}
-	m.Reached, m.Applied, m.LogBytes, m.ArchiveBytes, m.Snapshot, m.ApplyVersion = true, st.Applied, st.LogBytes, st.ArchiveBytes, st.Snapshot, st.ApplyVersion
+	m.Reached, m.Applied, m.LogBytes, m.ArchiveBytes, m.Snapshot, m.ApplyVersion, m.whole = true, st.Applied, st.LogBytes, st.ArchiveBytes, st.Snapshot, st.ApplyVersion, st.Whole
 	return st, true
 }
 
@@ -398,7 +442,7 @@ func (s *Store) promote(ctx context.Context, behind map[string]status) {
 		err := changed("make a voter of node "+id, s.raft.AddVoter(is.ID, is.Address, 0, enqueueTimeout))
 		s.changes.Unlock()
 		if err != nil {
-			s.cfg.Logger.Warn("a node could not be made a voter", "node", id, "err", err)
+			s.episodes.Failed(slog.LevelWarn, id, "a node could not be made a voter", "node", id, "err", err)
 			continue
 		}
 		s.cfg.Logger.Info("node has caught up and votes", "node", id, "name", m.Name, "address", m.Address)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -26,7 +27,7 @@ func (s *Store) openLink() error {
 		Listen: s.cfg.Listen, Listener: s.cfg.listener, Advertise: s.cfg.Advertise, Key: s.identity.key, Logger: s.cfg.Logger, Dialer: s.cfg.dialer,
 		Self: s.hello, Member: s.identity.Member, Removed: s.removedForSure,
 		Serve: map[link.Purpose]func(*link.Conn){
-			link.ForArchive: s.serveArchive, link.ForCall: s.serveCall, link.ForJoin: s.serveJoin,
+			link.ForArchive: s.serveArchive, link.ForCall: s.serveCall, link.ForJoin: s.serveJoin, link.ForMeet: s.serveMeet,
 		},
 	}, link.ForRaft)
 	if err != nil {
@@ -121,6 +122,8 @@ type call struct {
 	Invite   string `json:"invite,omitempty"`   // the token's name
 	// Members are the IDs of those that the token names.
 	Members []string `json:"members,omitempty"`
+	Meet    bool     `json:"meet,omitempty"`  // what the node knows of a cluster; of nodes that have proved the secret
+	Enter   string   `json:"enter,omitempty"` // the cluster that such a node wants to join
 }
 
 // reply answers a call.
@@ -132,6 +135,7 @@ type reply struct {
 	Code     jobs.Code `json:"code,omitempty"`
 	Epoch    uint64    `json:"epoch,omitempty"`
 	Others   []other   `json:"others,omitempty"`
+	Met      *met      `json:"met,omitempty"`
 }
 
 // status is the state of a node.
@@ -146,6 +150,7 @@ type status struct {
 	Ended        uint64    `json:"ended"`             // the archive's last number
 	AgeMS        int64     `json:"ageMs"`
 	ApplyVersion uint32    `json:"applyVersion"` // the newest version of the rules that it knows
+	Whole        bool      `json:"whole"`        // see Store.Whole
 }
 
 const maxCall = 64 << 10
@@ -185,8 +190,7 @@ var errNoNetwork = kernel.Refuse(jobs.Unavailable, "this node does not listen fo
 func (s *Store) askLeader(ctx context.Context, q call) (reply, error) {
 	var last error
 	for {
-		for _, m := range s.known() {
-			address := m.Address
+		for _, address := range s.addresses() {
 			for range 2 {
 				r, err := s.ask(ctx, address, "", q)
 				if err != nil {
@@ -211,6 +215,19 @@ func (s *Store) askLeader(ctx context.Context, q call) (reply, error) {
 		case <-time.After(s.cfg.Heartbeat):
 		}
 	}
+}
+
+// addresses are where a leader may be, or a node that knows it.
+func (s *Store) addresses() (all []string) {
+	for _, m := range s.known() {
+		all = append(all, m.Address)
+	}
+	for _, p := range s.cfg.Peers { // the others may have other addresses than when this node last ran
+		if p != s.link.Address() && !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
 }
 
 // serveCall answers another member's requests.
@@ -276,6 +293,6 @@ func (s *Store) status() status {
 		}
 		s.nodeMu.Unlock()
 	}
-	st.AgeMS = s.Age().Milliseconds()
+	st.AgeMS, st.Whole = s.Age().Milliseconds(), s.Whole()
 	return st
 }

@@ -4,7 +4,7 @@
 //
 // A commit is one entry of the log. It is on disk before it is applied to the rows, which a memstore.Engine stores
 // and which give its answers. Snapshots of the rows let the log be cut; runs that settle go to the archive at once
-// and are never part of a snapshot. One node is a raft of one voter; others join it with a token.
+// and are never part of a snapshot. One node is a raft of one voter; others join it with a token, or by a secret.
 //
 // Where to start: Open and Join, then commit.go for the way of a command and machine.go for what a replica does;
 // member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive.db,
@@ -27,6 +27,7 @@ import (
 	"github.com/hashicorp/raft"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -50,6 +51,10 @@ type Config struct {
 	Listen string
 	// Advertise is the address that this node sends to others, if they reach it by another than Listen.
 	Advertise string
+	// Secret and Peers are for OpenAmong: one or several secrets, each on a line, and the addresses of all nodes, which
+	// begin with that of the node that may found a cluster.
+	Secret string
+	Peers  []string
 	// Identity is that of the node in Dir, for a program that uses it elsewhere, too. Default: Identify(Dir).
 	Identity *Identity
 	// Repair moves this node's data aside and takes everything from the others, who take its vote until it has caught
@@ -118,6 +123,7 @@ type reads interface {
 type Store struct {
 	reads
 	cfg      Config
+	episodes *episode.Log
 	identity *Identity
 	group    *metastore.Group
 	machine  *machine
@@ -129,6 +135,9 @@ type Store struct {
 	trans    raft.Transport
 	leading  leadership
 	link     *link.Link // nil = this node is alone
+
+	secrets     link.Secrets
+	differences differences
 
 	nodeMu sync.Mutex // guards node.Others
 	node   *node
@@ -201,8 +210,15 @@ func openContext(ctx context.Context, c Config, progress func()) (*Store, error)
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open store: %w", err)
 	}
-	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{}), nudged: make(chan struct{}, 1), began: time.Now(), progress: progress}
+	s := &Store{cfg: c, episodes: episode.New(c.Logger), failures: make(chan error, 1), failed: make(chan struct{}), nudged: make(chan struct{}, 1), began: time.Now(), progress: progress}
+	s.differences.log = c.Logger
 	s.ctx, s.stop = context.WithCancel(context.Background())
+	if c.Secret != "" {
+		var err error
+		if s.secrets, err = link.ParseSecrets(c.Secret); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.open(ctx); err != nil {
 		_ = s.Close()
 		if errors.Is(err, berrors.ErrTimeout) {
@@ -228,7 +244,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	to := logger{Logger: c.Logger, recent: new(recent)}
+	to := logger{Logger: c.Logger, episodes: s.episodes}
 	snapshots, there, err := s.openFiles(to)
 	if err != nil {
 		return err
@@ -433,6 +449,7 @@ func (s *Store) Close() error {
 		if s.archive != nil {
 			errs = append(errs, s.archive.Close())
 		}
+		s.episodes.Reset() // after all that records failures: a timer would log later
 		s.closed = errors.Join(errs...)
 	})
 	return s.closed

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -222,4 +223,28 @@ func TestNotWholeWhileBehind(t *testing.T) {
 	finish(t, s, 5) // now there are such runs
 	eventually(t, "it is whole again", joins.Whole)
 	c.same()
+}
+
+// What fails while a store stops is forgotten: an open episode would log its end after Close.
+func TestClosedStoreLogsNothing(t *testing.T) {
+	var log bytes.Buffer
+	s, err := Open(Config{Dir: t.TempDir(), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.duties.Go(func() {
+		<-s.ctx.Done()
+		s.episodes.Failed(slog.LevelWarn, "", "a duty was stopped")
+	})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(log.String(), "a duty was stopped") {
+		t.Fatalf("the failure is not logged: %s", log.String())
+	}
+	before := log.Len()
+	s.episodes.End("", "a duty was stopped")
+	if log.Len() > before {
+		t.Errorf("after Close: %s", log.String()[before:])
+	}
 }

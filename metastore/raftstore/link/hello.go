@@ -17,13 +17,17 @@ import (
 // Purpose is what a connection is for.
 type Purpose string
 
-// The purposes. Only a connection to join needs no membership: it brings a token.
+// The purposes. Connections to join and to meet need no membership: they bring a token, or prove a secret.
 const (
 	ForRaft    Purpose = "raft"
 	ForArchive Purpose = "archive"
 	ForCall    Purpose = "call"
 	ForJoin    Purpose = "join"
+	ForMeet    Purpose = "meet"
 )
+
+// unproven reports whether nodes that are no members may use the purpose.
+func (p Purpose) unproven() bool { return p == ForJoin || p == ForMeet }
 
 // version is that of the exchange of hellos.
 const version = 1
@@ -101,11 +105,13 @@ func (l *Link) answer(c *Conn, host string) (reason string, err error) {
 	}
 	if err != nil {
 		ours.Refused = err.Error()
+	} else if c.Peer.Purpose == ForMeet { // it has not proved the secret yet
+		ours = Hello{Version: version, Node: ours.Node, Name: ours.Name}
 	}
 	if wrong := Write(c.Conn, ours); err == nil && wrong != nil {
 		return "no answer", wrong
 	}
-	if err == nil && c.Peer.Purpose != ForJoin {
+	if err == nil && !c.Peer.Purpose.unproven() {
 		l.heard(&c.Peer)
 	}
 	return reason, err
@@ -116,7 +122,7 @@ func (l *Link) judge(c *Conn, ours *Hello, h Hello) (reason string, err error) {
 	if h.Version != version {
 		return "version", fmt.Errorf("it uses version %d of the exchange between nodes, this node version %d", h.Version, version)
 	}
-	if h.Cluster != ours.Cluster {
+	if h.Cluster != ours.Cluster && h.Purpose != ForMeet {
 		return "cluster", fmt.Errorf("this node does not belong to cluster %.60q", h.Cluster)
 	}
 	if _, taken := l.streams[h.Purpose]; !taken && l.cfg.Serve[h.Purpose] == nil {
@@ -129,7 +135,7 @@ func (l *Link) judge(c *Conn, ours *Hello, h Hello) (reason string, err error) {
 	if err != nil {
 		return "key", err
 	}
-	if h.Purpose == ForJoin {
+	if h.Purpose.unproven() {
 		return "", nil
 	}
 	if h.Epoch != ours.Epoch {

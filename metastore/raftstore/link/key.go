@@ -17,7 +17,7 @@ import (
 
 // Key proves a node's identity: an Ed25519 key of its own, which never leaves it. The ID of a node is a digest of its
 // public key, so a list of members is a list of the keys that may connect, and no other node can make a key for an
-// ID. There is no certificate authority and no secret that nodes share.
+// ID. There is no certificate authority; a bootstrap secret (secret.go) only makes a key a member.
 type Key struct {
 	certificate tls.Certificate // self-signed; only its key means something
 	node        string

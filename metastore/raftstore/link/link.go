@@ -20,6 +20,8 @@ import (
 	"net"
 	"sync"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/episode"
 )
 
 // Config is a node's address, key and peers.
@@ -35,7 +37,7 @@ type Config struct {
 	Removed func(node string) bool
 	// Self returns this node's hello. Purpose, To and Now are filled in.
 	Self func() Hello
-	// Logger gets refusals, but not more than one a second. Required.
+	// Logger gets refusals. Required.
 	Logger *slog.Logger
 	// Serve takes connections of a purpose, each on a goroutine of its own, and closes them. A purpose without an
 	// entry has a Listener, if any.
@@ -66,7 +68,7 @@ type Link struct {
 	unproven int
 	hosts    map[string]int // unproven connections of each host
 	refused  map[string]uint64
-	logged   time.Time
+	episodes *episode.Log
 	peers    map[string]Peer
 }
 
@@ -83,7 +85,7 @@ type Peer struct {
 // Open listens. Connections of the purposes that are named go to the callers of Stream.
 func Open(c Config, streams ...Purpose) (*Link, error) {
 	l := &Link{cfg: c, streams: make(map[Purpose]*Listener), conns: make(map[net.Conn]held),
-		hosts: make(map[string]int), refused: make(map[string]uint64), peers: make(map[string]Peer)}
+		hosts: make(map[string]int), refused: make(map[string]uint64), peers: make(map[string]Peer), episodes: episode.New(c.Logger)}
 	var err error
 	if l.listener = c.Listener; l.listener == nil {
 		if l.listener, err = net.Listen("tcp", c.Listen); err != nil {
@@ -138,6 +140,7 @@ func (l *Link) Close() error {
 		_ = s.Close()
 	}
 	l.working.Wait()
+	l.episodes.Reset() // after all that records failures: a timer would log later
 	return err
 }
 
@@ -202,7 +205,7 @@ func (l *Link) proven(c *Conn) bool {
 		l.mu.Unlock()
 		return false
 	}
-	if c.Peer.Purpose == ForJoin {
+	if c.Peer.Purpose.unproven() {
 		l.mu.Unlock()
 		return true
 	}
@@ -243,17 +246,14 @@ func (l *Link) gone(conn net.Conn) {
 	delete(l.conns, conn)
 }
 
-// refuse counts a connection that was closed, and logs it now and then.
+// refuse counts and logs a connection that was closed.
 func (l *Link) refuse(reason, from string, err error) {
 	l.mu.Lock()
 	l.refused[reason]++
-	n, due := l.refused[reason], !l.closed && time.Since(l.logged) >= time.Second
-	if due {
-		l.logged = time.Now()
-	}
+	closed := l.closed
 	l.mu.Unlock()
-	if due {
-		l.cfg.Logger.Warn("connection refused", "cause", reason, "address", from, "err", err, "count", n)
+	if !closed {
+		l.episodes.Failed(slog.LevelWarn, reason, "connection refused", "cause", reason, "address", from, "err", err)
 	}
 }
 
