@@ -210,7 +210,7 @@ func (f flushing) Flush() { f.hangUp() }
 // What needs no token: whether the process lives, and what the API is.
 func TestOpenRoutes(t *testing.T) {
 	g := newGuarded(t)
-	for path, want := range map[string]int{"/livez": 200, "/readyz": 503, "/openapi.json": 200, "/openapi.yaml": 200, "/openapi-3.0.json": 200,
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 503, "/leaderz": 503, "/openapi.json": 200, "/openapi.yaml": 200, "/openapi-3.0.json": 200,
 		"/docs": 200, "/docs/style.css": 200, "/docs/bell.svg": 200, "/docs/reference.gohtml": 404, "/api/v1/nothing": 401, "/": 404} {
 		if a := g.send("GET", path, ""); a.StatusCode != want {
 			t.Errorf("%s: %d, want %d", path, a.StatusCode, want)

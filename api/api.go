@@ -23,6 +23,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -45,6 +46,8 @@ type Config struct {
 	// Ready returns why this process should get no requests yet, for users, or nil. Default: the store answers, and a
 	// leader is known (ops.Ready).
 	Ready func(context.Context) error
+	// Leads returns why this process does not lead, for users, or nil. Default: as Ready.
+	Leads func(context.Context) error
 	// Memory limits the memory of requests in process, as estimated from their bodies, and MemoryPerToken that of one
 	// token's requests; both at least LeastMemory. Default: 1 GiB and 512 MiB. Without Who, only Memory applies.
 	Memory, MemoryPerToken int64
@@ -54,33 +57,35 @@ type Config struct {
 
 // API serves the HTTP API.
 type API struct {
-	ops     *ops.Ops
-	base    string
-	who     func(*http.Request) (ops.Who, error)
-	ready   func(context.Context) error
-	log     *slog.Logger
-	huma    huma.API
-	mux     *http.ServeMux
-	rules   map[string]ops.Role // by the pattern of a route: the role that it needs; NoRole = no authentication
-	work    map[string]bool     // by the pattern of a route: workers may use it, too
-	long    map[string]bool     // by the pattern of a route: it ends when its sender may no longer use it
-	rates   rates               // of requests, by principal
-	edits   rates               // of changes of one job
-	wrong   rates               // of feedback with a wrong signature, by address
-	streams streams
-	memory  memory
+	ops      *ops.Ops
+	base     string
+	who      func(*http.Request) (ops.Who, error)
+	ready    func(context.Context) error
+	leads    func(context.Context) error
+	log      *slog.Logger
+	episodes *episode.Log
+	huma     huma.API
+	mux      *http.ServeMux
+	rules    map[string]ops.Role // by the pattern of a route: the role that it needs; NoRole = no authentication
+	work     map[string]bool     // by the pattern of a route: workers may use it, too
+	long     map[string]bool     // by the pattern of a route: it ends when its sender may no longer use it
+	rates    rates               // of requests, by principal
+	edits    rates               // of changes of one job
+	wrong    rates               // of feedback with a wrong signature, by address
+	streams  streams
+	memory   memory
 	http.Handler
 }
 
 // Paths returns the patterns that New serves, for the mux that it is mounted in.
 func Paths() []string {
-	return []string{"/api/", "/livez", "/readyz", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/docs", "/docs/"}
+	return []string{"/api/", "/livez", "/readyz", "/leaderz", "/openapi.json", "/openapi.yaml", "/openapi-3.0.json", "/docs", "/docs/"}
 }
 
 // New returns an API that serves everything under Paths.
 func New(c Config) *API {
 	teachHuma()
-	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{}, long: map[string]bool{},
+	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, leads: c.Leads, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{}, long: map[string]bool{},
 		rates: rates{rate: 2_000, burst: 4_000}, edits: rates{rate: 10, burst: 100},
 		wrong:  rates{rate: 0.5, burst: 10},
 		memory: memory{most: cmp.Or(c.Memory, defaultMemory), each: cmp.Or(c.MemoryPerToken, defaultMemoryPerToken)}}
@@ -91,9 +96,13 @@ func New(c Config) *API {
 	if a.ready == nil {
 		a.ready = a.ops.Ready
 	}
+	if a.leads == nil {
+		a.leads = a.ready
+	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
+	a.episodes = episode.New(a.log)
 	a.huma = humago.New(a.mux, description())
 	a.routeJobs()
 	a.routeDeclare()
@@ -111,7 +120,8 @@ func New(c Config) *API {
 	a.routeBackup()
 	a.routeWorker()
 	a.open("GET /livez", a.livez)
-	a.open("GET /readyz", a.readyz)
+	a.open("GET /readyz", a.probe(a.ready))
+	a.open("GET /leaderz", a.probe(a.leads))
 	a.routeDocuments()
 	a.open(feedbackRoute, a.feedback)
 	a.open("/", nowhere(a.mux))
@@ -227,7 +237,7 @@ func (a *API) refuse(ctx context.Context, err error) *Problem {
 		p.header = map[string]string{"WWW-Authenticate": `Bearer realm="carillon"`}
 		return p
 	}
-	return problemOf(ctx, a.log, err)
+	return problemOf(ctx, a.episodes, err)
 }
 
 // open adds a route that needs no authentication.
@@ -244,7 +254,7 @@ func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(c
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
 		if err != nil {
-			return nil, problemOf(ctx, a.log, err)
+			return nil, problemOf(ctx, a.episodes, err)
 		}
 		return out, nil
 	})
@@ -274,14 +284,28 @@ func (a *API) attempt(run *kernel.Run) ops.Attempt {
 // livez reports that the process runs. It checks nothing else: a restart does not help if the store is unavailable.
 func (a *API) livez(w http.ResponseWriter, _ *http.Request) { ok(w) }
 
-// readyz reports whether this process is ready for requests.
-func (a *API) readyz(w http.ResponseWriter, r *http.Request) {
-	if err := a.ready(r.Context()); err != nil {
-		a.log.DebugContext(r.Context(), "not ready", "err", err)
-		problem(http.StatusServiceUnavailable, codeNotReady, err.Error()).write(w)
+// probe answers whether something holds for this process: /readyz for requests, /leaderz for the lead.
+func (a *API) probe(check func(context.Context) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := check(r.Context()); err != nil {
+			a.log.DebugContext(r.Context(), "not ready", "err", err)
+			problem(http.StatusServiceUnavailable, codeNotReady, err.Error()).write(w)
+			return
+		}
+		ok(w)
+	}
+}
+
+// IsProbe reports whether a path is that of a probe.
+func IsProbe(path string) bool { return path == "/livez" || path == "/readyz" || path == "/leaderz" }
+
+// Starting answers requests to a process whose store is not open yet: it lives, and is not ready.
+func Starting(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/livez" {
+		ok(w)
 		return
 	}
-	ok(w)
+	problem(http.StatusServiceUnavailable, codeNotReady, "the server is starting: it opens its store, or waits for other nodes; see its log").write(w)
 }
 
 func ok(w http.ResponseWriter) {

@@ -296,4 +296,7 @@ func TestOverviewAndHealth(t *testing.T) {
 	if p := d.send("GET", "/readyz", "").problem(t); p.Status != 503 || p.Code != "not_ready" {
 		t.Errorf("ready without a leader: %+v", p)
 	}
+	if p := d.send("GET", "/leaderz", "").problem(t); p.Status != 503 || p.Code != "not_ready" {
+		t.Errorf("leads without a leader: %+v", p)
+	}
 }

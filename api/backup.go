@@ -36,7 +36,7 @@ func (a *API) backup(w http.ResponseWriter, r *http.Request) {
 		a.log.WarnContext(r.Context(), "backup aborted", "err", err)
 		panic(http.ErrAbortHandler) // the connection breaks, so that the client notices that the file is incomplete
 	default:
-		problemOf(r.Context(), a.log, err).write(w)
+		problemOf(r.Context(), a.episodes, err).write(w)
 	}
 }
 

@@ -20,6 +20,7 @@ type Calendar struct {
 	Rules       []string   `json:"rules" nullable:"false" example:"[\"12-25 # Christmas\",\"SAT,SUN\"]" doc:"One rule each: days, times of day, or both; text after a # is a note."`
 	Jobs        []jobs.Key `json:"jobs,omitempty" doc:"Jobs that use it; missing in lists."`
 	Next        []Excluded `json:"next,omitempty" doc:"The next due times of these jobs that it excludes."`
+	Bundle      string     `json:"bundle,omitempty" doc:"The bundle of files that created it."`
 	Revision    uint64     `json:"revision" doc:"Incremented by each change."`
 	By          string     `json:"by" doc:"Who changed it last."`
 	Changed     time.Time  `json:"changed"`
@@ -33,7 +34,7 @@ type Excluded struct {
 }
 
 func calendarOf(c ops.Calendar) Calendar {
-	out := Calendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules, Jobs: c.Jobs, Revision: c.Revision, By: c.By, Changed: c.Edited}
+	out := Calendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules, Jobs: c.Jobs, Bundle: c.Bundle, Revision: c.Revision, By: c.By, Changed: c.Edited}
 	if out.Rules == nil {
 		out.Rules = []string{}
 	}

@@ -52,6 +52,7 @@ type Copy struct {
 	Address      string     `json:"address,omitempty" doc:"Address for the other nodes."`
 	Voter        bool       `json:"voter" doc:"It has caught up, and counts for the quorum."`
 	Reached      bool       `json:"reached" doc:"It answered just now; the fields below are only known then."`
+	Current      bool       `json:"current" doc:"It has all recent commits: a voter counts for fault tolerance only then."`
 	Applied      uint64     `json:"applied,omitempty" doc:"Its last commit."`
 	LogBytes     int64      `json:"logBytes,omitempty"`
 	ArchiveBytes int64      `json:"archiveBytes,omitempty"`
@@ -79,7 +80,7 @@ func clusterOf(s *ops.ClusterStatus) Cluster {
 			n.Share = new(shareOf(*m.Share))
 		}
 		if m.Copies {
-			n.Copy = &Copy{ID: m.ID, Address: m.Store, Voter: m.Voter, Reached: m.Reached, Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: when(m.Snapshot), ApplyVersion: m.ApplyVersion}
+			n.Copy = &Copy{ID: m.ID, Address: m.Store, Voter: m.Voter, Reached: m.Reached, Current: m.Current, Applied: m.Applied, LogBytes: m.LogBytes, ArchiveBytes: m.ArchiveBytes, Snapshot: when(m.Snapshot), ApplyVersion: m.ApplyVersion}
 		}
 		out.Nodes[i] = n
 	}

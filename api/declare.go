@@ -66,10 +66,11 @@ func inAPI(v any) any {
 // Planned is the planned change of a job.
 type Planned struct {
 	Key        jobs.Key     `json:"key"`
-	Does       string       `json:"does" enum:"create,edit,nothing"`
+	Does       string       `json:"does" enum:"create,edit,nothing,delete,release" doc:"release: the job stays, and the fields that the bundle set follow the code."`
 	Differ     []Difference `json:"differ" nullable:"false" doc:"Effective settings before and after."`
 	NextBefore []time.Time  `json:"nextBefore" nullable:"false" doc:"Next due times before the change."`
 	NextThen   []time.Time  `json:"nextThen" nullable:"false" doc:"Next due times after the change."`
+	Runs       int          `json:"runs,omitempty" doc:"Live runs of a job that is deleted."`
 }
 
 type applyInput struct {
@@ -78,8 +79,18 @@ type applyInput struct {
 		Jobs      []Wanted         `json:"jobs" maxItems:"1000" nullable:"false"`
 		Calendars []WantedCalendar `json:"calendars,omitempty" maxItems:"1000" nullable:"false" doc:"Written first, each as a whole: jobs may name them."`
 		Exact     bool             `json:"exact,omitempty" doc:"Fields that users have edited and that are not given here follow the code again."`
+		Bundle    string           `json:"bundle,omitempty" maxLength:"200" doc:"Jobs and calendars that this request creates belong to this bundle, which can prune them later. Those of another bundle are refused (409)."`
+		TakeOver  bool             `json:"takeOver,omitempty" doc:"The bundle takes over jobs and calendars that belong to another bundle, or that users created."`
+		Prune     *pruneBody       `json:"prune,omitempty" doc:"Remove what the bundle no longer declares: the fields that it set and that the jobs here no longer give, and the jobs and calendars named here."`
 		DryRun    bool             `json:"dryRun,omitempty" doc:"Only report the changes."`
 	}
+}
+
+// pruneBody names what a bundle no longer declares.
+type pruneBody struct {
+	Jobs      []jobs.Key `json:"jobs,omitempty" maxItems:"1000" nullable:"false" doc:"Deleted if the bundle created them; released if a worker has registered them. Jobs that are not in the bundle stay."`
+	Calendars []string   `json:"calendars,omitempty" maxItems:"1000" nullable:"false" doc:"Deleted if they are in the bundle and no job uses them."`
+	Runs      string     `json:"runs,omitempty" enum:"cancel,finish" doc:"What happens to live runs of deleted jobs. Without it, the request is refused while there are any."`
 }
 
 type applied struct {
@@ -98,9 +109,10 @@ type WantedCalendar struct {
 // PlannedCalendar is the planned change of a calendar.
 type PlannedCalendar struct {
 	Name   string       `json:"name"`
-	Does   string       `json:"does" enum:"create,edit,nothing"`
+	Does   string       `json:"does" enum:"create,edit,nothing,delete,keep" doc:"keep: it would be deleted, but jobs use it."`
 	Differ []Difference `json:"differ" nullable:"false" doc:"Its fields before and after."`
 	Next   []Excluded   `json:"next,omitempty" doc:"The next due times that it would exclude, of the jobs that use it now."`
+	Jobs   []jobs.Key   `json:"jobs,omitempty" doc:"The jobs that use a calendar that is kept."`
 }
 
 type makeJobInput struct {
@@ -113,7 +125,7 @@ func (a *API) routeDeclare() {
 	register(a, ops.Admin, huma.Operation{OperationID: "create-job", Method: http.MethodPost, Path: "/jobs", Tags: tags, Summary: "Create a job", DefaultStatus: http.StatusCreated,
 		Description: "Workers of its app that have the key run it. The fields sent here override the code, like an edit. An existing job is refused (409)."}, a.createJob)
 	register(a, ops.Admin, huma.Operation{OperationID: "apply-jobs", Method: http.MethodPost, Path: "/apply", Tags: tags, Summary: "Apply job definitions",
-		Description: "Creates or edits jobs and calendars. All are checked first, then applied in one commit. A repeated request changes nothing."}, a.applyJobs)
+		Description: "Creates or edits jobs and calendars. All are checked first, then applied in one commit; deletions follow it. A repeated request changes nothing."}, a.applyJobs)
 }
 
 func (a *API) createJob(ctx context.Context, in *makeJobInput) (*jobAnswer, error) {
@@ -152,23 +164,27 @@ func (a *API) applyJobs(ctx context.Context, in *applyInput) (*struct{ Body appl
 	for i, c := range in.Body.Calendars {
 		calendars[i] = kernel.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
 	}
-	if len(wanted)+len(calendars) == 0 {
+	how := ops.How{Exact: in.Body.Exact, Dry: in.Body.DryRun, Bundle: in.Body.Bundle, TakeOver: in.Body.TakeOver}
+	if p := in.Body.Prune; p != nil {
+		how.Prune = &ops.Prune{Jobs: p.Jobs, Calendars: p.Calendars, Live: ops.LiveRuns(p.Runs)}
+	}
+	if len(wanted)+len(calendars) == 0 && how.Prune == nil {
 		return nil, kernel.Invalid("the request has no jobs and no calendars: give at least one")
 	}
-	written, plans, err := a.ops.DeclareAll(ctx, asker, calendars, wanted, ops.How{Exact: in.Body.Exact, Dry: in.Body.DryRun})
+	written, plans, err := a.ops.DeclareAll(ctx, asker, calendars, wanted, how)
 	if err != nil {
 		return nil, err
 	}
 	out := applied{Items: make([]Planned, len(plans))}
 	for _, c := range written {
-		p := PlannedCalendar{Name: c.Name, Does: c.Does, Differ: differencesOf(c.Differ)}
+		p := PlannedCalendar{Name: c.Name, Does: c.Does, Differ: differencesOf(c.Differ), Jobs: c.Jobs}
 		for _, e := range c.Next {
 			p.Next = append(p.Next, Excluded{Job: e.Key, At: e.At, Rule: e.Rule})
 		}
 		out.Calendars = append(out.Calendars, p)
 	}
 	for i, p := range plans {
-		out.Items[i] = Planned{Key: p.Job.Key, Does: p.Does, Differ: differencesOf(p.Differ), NextBefore: times(p.NextBefore), NextThen: times(p.NextThen)}
+		out.Items[i] = Planned{Key: p.Job.Key, Does: p.Does, Differ: differencesOf(p.Differ), NextBefore: times(p.NextBefore), NextThen: times(p.NextThen), Runs: p.Runs}
 	}
 	return &struct{ Body applied }{out}, nil
 }

@@ -45,7 +45,7 @@ func (a *API) routeDocuments() {
 		a.open("GET "+d.path, func(w http.ResponseWriter, r *http.Request) {
 			content, err := written()
 			if err != nil {
-				problemOf(r.Context(), a.log, err).write(w)
+				problemOf(r.Context(), a.episodes, err).write(w)
 				return
 			}
 			w.Header().Set("Content-Type", d.kind)

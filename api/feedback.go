@@ -33,7 +33,7 @@ func (a *API) feedback(w http.ResponseWriter, r *http.Request) {
 	}
 	answer := SeedAnswer{Code: http.StatusOK}
 	if err != nil {
-		p := problemOf(r.Context(), a.log, err)
+		p := problemOf(r.Context(), a.episodes, err)
 		if errors.Is(err, jobs.Forbidden) {
 			p.Status, p.Detail = http.StatusUnauthorized, "invalid signature: send the whole URL as it was given"
 		}

@@ -41,6 +41,7 @@ func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revi
 type listJobsInput struct {
 	App    string `query:"app" maxLength:"200" doc:"Only jobs of this worker group."`
 	Tag    string `query:"tag" maxLength:"200" doc:"Only jobs with this tag."`
+	Bundle string `query:"bundle" maxLength:"200" doc:"Only jobs of this bundle."`
 	Match  string `query:"match" maxLength:"200" doc:"Only jobs whose key matches; * is any text." example:"billing.*"`
 	Q      string `query:"q" maxLength:"200" doc:"Part of the key, the name, the description or a tag."`
 	Kind   string `query:"kind" enum:"recurring,triggered"`
@@ -338,7 +339,7 @@ func (a *API) resumeJob(ctx context.Context, in *resumeInput) (*resumeAnswer, er
 }
 
 func (a *API) listJobs(ctx context.Context, in *listJobsInput) (*struct{ Body jobList }, error) {
-	q := ops.JobQuery{App: in.App, Tag: in.Tag, Match: in.Match, Text: in.Q, After: jobs.Key(in.After), Limit: in.Limit, Next: 1}
+	q := ops.JobQuery{App: in.App, Tag: in.Tag, Bundle: in.Bundle, Match: in.Match, Text: in.Q, After: jobs.Key(in.After), Limit: in.Limit, Next: 1}
 	q.Kind = kindOf(in.Kind)
 	if in.Paused != "" {
 		q.Paused = new(in.Paused == "true")

@@ -358,6 +358,7 @@ type Job struct {
 	Warnings   []string          `json:"warnings,omitempty" doc:"What the schedule may mean without its author's intent."`
 	Paused     *Pause            `json:"paused,omitempty"`
 	Stopped    *time.Time        `json:"stopped,omitempty" doc:"Since when live workers of its app no longer have it."`
+	Bundle     string            `json:"bundle,omitempty" doc:"The bundle of files that created it, or that edits it."`
 	Edited     []string          `json:"edited" nullable:"false" doc:"Fields that users have edited; the others follow the code."`
 	Owners     map[string]string `json:"owners,omitempty" doc:"Not in lists: where the value of each field comes from: file (the configuration file of a server), tenant or app (defaults of all jobs, of an app's jobs), code or edit. A field that is missing has the built-in value."`
 	ArgsSchema *Object           `json:"argsSchema,omitempty"`
@@ -371,7 +372,7 @@ func jobOf(j ops.Job) Job {
 	out := Job{
 		Key: j.Key, Kind: j.Kind.String(), App: j.App, Policy: policy(&j.Definition.Policy), Words: j.Words, Next: j.Next,
 		Silent: string(j.Silent), Finished: j.Finished, Trouble: j.Trouble, Warnings: j.Warnings, Edited: j.Edits.Given(), ArgsSchema: object(j.Schema),
-		Version: j.Version, Revision: j.Revision, Created: j.Created, Changed: j.Definition.Edited,
+		Bundle: j.Bundle, Version: j.Version, Revision: j.Revision, Created: j.Created, Changed: j.Definition.Edited,
 	}
 	if out.Next == nil {
 		out.Next = []time.Time{}

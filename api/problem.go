@@ -12,6 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/carillon-scheduler/carillon/internal/argschema"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
@@ -116,9 +117,19 @@ func internal() *Problem {
 	return problem(http.StatusInternalServerError, codeInternal, "internal error; details are in the server's log")
 }
 
+// statusClientClosed is the status of a request whose client did not wait for the response, as proxies log it. Nobody
+// receives it: it is in the log and the metrics.
+const statusClientClosed = 499
+
+func clientClosed() *Problem {
+	p := problem(statusClientClosed, "client_closed", "the client closed the request")
+	p.Title = "Client Closed Request"
+	return p
+}
+
 // problemOf turns the error of a verb into a problem. Only the texts of refusals are sent; any other error is logged,
 // and its text stays here.
-func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
+func problemOf(ctx context.Context, episodes *episode.Log, err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
 	}
@@ -143,12 +154,16 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	if at, ok := errors.AsType[*schedule.Error](err); ok {
 		return badSchedule("body", err, at)
 	}
-	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
+	refusal, refused := errors.AsType[*kernel.Refusal](err)
+	if gone := refused && refusals[refusal.Code].says != "" || !refused; gone && context.Cause(ctx) == context.Canceled {
+		return clientClosed()
+	}
+	if refused {
 		if r, known := refusals[refusal.Code]; known {
 			if r.says == "" {
 				r.says = refusal.Text
 			} else {
-				log.WarnContext(ctx, "request failed: the store or the bus did not answer", "request", requestOf(ctx), "err", err)
+				episodes.Failed(slog.LevelWarn, "", "request failed: the store or the bus did not answer", "request", requestOf(ctx), "err", err)
 			}
 			return problem(r.status, r.code, r.says, faults...)
 		}
@@ -156,10 +171,10 @@ func problemOf(ctx context.Context, log *slog.Logger, err error) *Problem {
 	if p, ok := errors.AsType[*Problem](context.Cause(ctx)); ok { // the token has expired meanwhile
 		return p
 	}
-	if ctx.Err() != nil { // the client has gone, or the server is stopping: no error of either
+	if ctx.Err() != nil { // the server is stopping
 		return problem(http.StatusServiceUnavailable, "unavailable", "the request was aborted")
 	}
-	log.ErrorContext(ctx, "request failed", "request", requestOf(ctx), "err", err)
+	episodes.Failed(slog.LevelError, err.Error(), "request failed", "request", requestOf(ctx), "err", err)
 	return internal()
 }
 

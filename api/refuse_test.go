@@ -339,6 +339,7 @@ func TestTroubleStaysInside(t *testing.T) {
 		{"POST", many, 504, "outcome_unknown"},
 		{"GET", "/api/v1/settings", 503, "unavailable"},
 		{"GET", "/readyz", 503, "not_ready"},
+		{"GET", "/leaderz", 503, "not_ready"},
 	} {
 		body := ""
 		if c.path == many {

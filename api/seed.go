@@ -74,7 +74,7 @@ func seedRoute[I any](a *API, need ops.Role, op huma.Operation, do func(context.
 		if err == nil {
 			return &seedAnswer{Status: http.StatusOK, Body: SeedAnswer{Code: http.StatusOK, Data: data}}, nil
 		}
-		p := problemOf(ctx, a.log, err)
+		p := problemOf(ctx, a.episodes, err)
 		return &seedAnswer{Status: p.Status, Body: SeedAnswer{Code: p.Status, Message: &p.Detail}}, nil
 	})
 }

@@ -219,7 +219,7 @@ func work[I, O any](a *API, verb, summary string, status int, description string
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
 		if err != nil {
-			return nil, problemOf(ctx, a.log, workersProblem(err))
+			return nil, problemOf(ctx, a.episodes, workersProblem(err))
 		}
 		return out, nil
 	})

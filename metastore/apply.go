@@ -226,7 +226,7 @@ func (c *change) turn(run *kernel.Run) {
 		return
 	}
 	c.turns++
-	run.Turn = c.turns
+	run.Turn, run.Queued = c.turns, c.at
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.

@@ -16,8 +16,12 @@ func (c *change) calendar(name string) *kernel.Calendar {
 func (c *change) setCalendar(k kernel.SetCalendar) error {
 	row := c.calendar(k.Name)
 	want := &kernel.Calendar{Tenant: c.env.Tenant, Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules,
-		By: c.env.Actor, Created: c.at, Edited: c.at, Revision: 1}
+		By: c.env.Actor, Created: c.at, Edited: c.at, Revision: 1, Bundle: k.Bundle}
 	if row != nil {
+		var err error
+		if want.Bundle, err = row.InBundle(k); err != nil {
+			return err
+		}
 		next := row.Edit(want, c.at, c.env.Actor)
 		if next == nil {
 			c.effect.Existing, c.effect.Global = true, c.global()
@@ -45,6 +49,9 @@ func (c *change) dropCalendar(k kernel.DropCalendar) error {
 	}
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
 		return staleCalendar(k.Name, row, k.IfRevision)
+	}
+	if k.Bundle != "" && k.Bundle != row.Bundle {
+		return kernel.Refuse(jobs.Conflict, "calendar %s is not in bundle %s, which may not delete it", k.Name, k.Bundle)
 	}
 	c.tx.Delete(row.Ref())
 	c.calendarsChanged(false, true)
@@ -86,6 +93,9 @@ func calendarFields(k *kernel.Calendar) fields {
 	}
 	if k.Description != "" {
 		f["description"] = k.Description
+	}
+	if k.Bundle != "" {
+		f["bundle"] = k.Bundle
 	}
 	return f
 }

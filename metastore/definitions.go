@@ -2,6 +2,7 @@ package metastore
 
 import (
 	"bytes"
+	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -75,11 +76,12 @@ func (c *change) register(k kernel.Register) error {
 	case row.App != k.App && job.Version <= row.Version:
 		return kernel.Refuse(jobs.Conflict, "job %s belongs to app %s: to move it to app %s, register it with a Version above %d", job.Key, row.App, k.App, row.Version)
 	case !k.Start || job.Version < row.Version:
-		return c.same(row)
+		return c.registered(k, row)
 	case row.App == k.App && row.Version == job.Version && row.Code.Equal(&job.Code) && bytes.Equal(row.Schema, job.Schema):
-		return c.same(row)
+		return c.registered(k, row)
 	}
 	d := *row
+	d.Registered = row.Registered || k.Worker != kernel.NoWorker
 	d.App, d.Version, d.Code, d.Schema = k.App, job.Version, job.Code, job.Schema
 	c.changed(&d, row)
 	c.remember(row)
@@ -95,13 +97,27 @@ func (c *change) register(k kernel.Register) error {
 	return nil
 }
 
+// registered records that a worker's code declares a job that a user or a bundle created.
+func (c *change) registered(k kernel.Register, row *kernel.Definition) error {
+	if row.Registered || k.Worker == kernel.NoWorker {
+		return c.same(row)
+	}
+	d := *row
+	d.Registered = true
+	d.Change = c.number()
+	c.tx.Put(&d)
+	c.effect.Definitions = append(c.effect.Definitions, &d)
+	c.audit(jobTarget(d.Key), nil, fields{"registered": true})
+	return nil
+}
+
 // registerNew makes a job. A worker that still serves a deleted job does not bring it back. A new job under its key
 // is another job, but the revision continues, so that an edit meant for the old one does not fit it.
 func (c *change) registerNew(k kernel.Register) error {
 	job := &k.Job
 	d := &kernel.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
 		Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, Anchor: c.at,
-		UID: definitionID(c.env, job.Key)}
+		UID: definitionID(c.env, job.Key), Registered: k.Worker != kernel.NoWorker, Bundle: k.Bundle}
 	if gone := c.remains(job.Key); gone != nil {
 		if !k.Start {
 			return c.missed(gone)
@@ -116,7 +132,11 @@ func (c *change) registerNew(k kernel.Register) error {
 	}
 	c.changed(d, nil)
 	c.count(func(g *kernel.Global) { g.Jobs++ })
-	c.audit(jobTarget(d.Key), nil, fields{"version": d.Version, "app": d.App, "kind": d.Kind.String(), "registered": true})
+	is := fields{"version": d.Version, "app": d.App, "kind": d.Kind.String(), "registered": true}
+	if d.Bundle != "" {
+		is["bundle"] = d.Bundle
+	}
+	c.audit(jobTarget(d.Key), nil, is)
 	return nil
 }
 
@@ -152,8 +172,16 @@ func (c *change) delete(k kernel.Delete) error {
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
 		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: read it and try again", k.Key, row.Revision, k.IfRevision)
 	}
+	switch {
+	case k.Bundle == "":
+	case k.Bundle != row.Bundle:
+		return kernel.Refuse(jobs.Conflict, "job %s is not in bundle %s, which may not delete it", k.Key, k.Bundle)
+	case row.Registered:
+		return kernel.Refuse(jobs.Conflict, "job %s is registered by a worker: bundle %s may not delete it", k.Key, k.Bundle)
+	}
 	d := *row
 	d.Deleted, d.Edited = c.at, c.at
+	d.Registered, d.Bundle, d.BundleFields = false, "", nil
 	d.Schema, d.Code, d.Edits, d.Paused, d.Undecided = nil, kernel.Settings{}, kernel.Settings{}, nil, nil
 	d.Revision++
 	d.Change = c.number()
@@ -164,6 +192,9 @@ func (c *change) delete(k kernel.Delete) error {
 	c.tx.Delete(kernel.HistoryRef(d.Tenant, d.UID))
 	c.tx.Delete(kernel.GateRef(d.Tenant, kernel.RetryGate(d.UID)))
 	was := fields{"version": row.Version, "app": row.App, "kind": row.Kind.String()}
+	if row.Bundle != "" {
+		was["bundle"] = row.Bundle
+	}
 	for _, name := range kernel.Fields() {
 		if v := row.Policy.Field(name); v != nil && !private[name] && !reflect.ValueOf(v).IsZero() && v != "0s" {
 			was[name] = v
@@ -183,17 +214,33 @@ func (c *change) edit(k kernel.Edit) error {
 	if err != nil {
 		return err
 	}
-	edits := k.Set.Over(row.Edits.Without(k.Clear))
+	after, err := k.Apply(row)
+	if err != nil {
+		return err
+	}
+	d := *after
 	// A repeated restart finds what the first did: its revision, and a schedule that began with it.
 	done := k.IfRevision != 0 && row.Revision == k.IfRevision+1 && row.Anchor.Equal(row.Edited)
-	if edits.Equal(&row.Edits) && (!k.Restart || done) {
+	same := d.Edits.Equal(&row.Edits) && (!k.Restart || done)
+	if same && d.SameBundle(row) {
 		return c.same(row)
 	}
 	if k.IfRevision != 0 && k.IfRevision != row.Revision {
 		return kernel.Refuse(jobs.Stale, "job %s has revision %d, the edit was made for %d: read it and try again", k.Key, row.Revision, k.IfRevision)
 	}
-	d := *row
-	d.Edits = edits
+	bundleWas, bundleIs := fields{}, fields{}
+	if d.Bundle != row.Bundle {
+		bundleWas["bundle"], bundleIs["bundle"] = row.Bundle, d.Bundle
+	}
+	if same { // the effective settings stay, and so does the revision
+		d.Change = c.number()
+		c.tx.Put(&d)
+		c.effect.Definitions = append(c.effect.Definitions, &d)
+		if d.Bundle != row.Bundle {
+			c.audit(jobTarget(k.Key), bundleWas, bundleIs)
+		}
+		return nil
+	}
 	p := d.Resolve(c.global())
 	restarts := k.Restart && p.SameTimes(&row.Policy)
 	if len(row.Undecided) >= kernel.MaxUndecided && (restarts || !p.SameTimes(&row.Policy)) {
@@ -208,6 +255,8 @@ func (c *change) edit(k kernel.Edit) error {
 	c.changed(&d, row)
 	c.remember(row)
 	was, is := held(row.Edits.Changed(&d.Edits), &row.Policy, &d.Policy)
+	maps.Copy(was, bundleWas)
+	maps.Copy(is, bundleIs)
 	if restarts {
 		is["restarted"] = true
 	}

@@ -158,6 +158,9 @@ type Agenda interface {
 	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error)
 	// Lanes lists the apps that have runs to claim.
 	Lanes(ctx context.Context) ([]Lane, error)
+	// Backlog lists the same apps, each with the time since which its oldest run can be claimed: one lookup for each
+	// priority in use, however many runs wait.
+	Backlog(ctx context.Context) ([]Backlog, error)
 	// Leased lists the attempts that are under way: Processing, or ended but with a handler that has not returned.
 	Leased(ctx context.Context) ([]*kernel.Run, error)
 	// Unserved lists gates with both a free slot and a waiting run, by the current limit: a gate of an argument may
@@ -183,4 +186,10 @@ type Lane struct {
 	Tenant jobs.Tenant
 	App    string
 	Ready  int
+}
+
+// Backlog is the runs of an app that wait for a worker's slot and for nothing else.
+type Backlog struct {
+	Lane
+	Since time.Time // Run.Queued of the oldest
 }

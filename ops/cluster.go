@@ -47,6 +47,7 @@ type Member struct {
 	Store        string // address of the copy for other nodes
 	Voter        bool   // its copy counts for the quorum
 	Reached      bool   // it answered just now; the fields below are only known then
+	Current      bool   // its copy has all recent commits
 	Applied      uint64 // the last commit in its copy
 	LogBytes     int64
 	ArchiveBytes int64

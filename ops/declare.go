@@ -23,9 +23,10 @@ type Wanted struct {
 // Planned is the planned change of a job.
 type Planned struct {
 	Job                  Job    // as it is, or would be
-	Does                 string // DoesCreate, DoesEdit or DoesNothing
+	Does                 string // DoesCreate, DoesEdit, DoesNothing, DoesDelete or DoesRelease
 	Differ               []Difference
 	NextBefore, NextThen []time.Time // next due times, before and after
+	Runs                 int         // DoesDelete: its live runs
 }
 
 // The changes of a plan.
@@ -33,6 +34,9 @@ const (
 	DoesCreate  = "create"
 	DoesEdit    = "edit"
 	DoesNothing = "nothing"
+	DoesDelete  = "delete"
+	DoesRelease = "release" // a job stays, the fields that its bundle set follow the code
+	DoesKeep    = "keep"    // a calendar stays, because jobs use it
 )
 
 // How is the options of a declaration.
@@ -42,6 +46,10 @@ type How struct {
 	Fresh bool // only new jobs: existing ones are refused as Conflict
 	// Restart begins the schedules of existing jobs anew, also of jobs that do not change.
 	Restart bool
+
+	Bundle   string // the bundle that declares; "" = none
+	TakeOver bool   // also what belongs to another bundle, or to none
+	Prune    *Prune // nil = nothing is pruned
 }
 
 // MaxWanted is the most jobs of a declaration.
@@ -58,12 +66,15 @@ func (o *Ops) Declare(ctx context.Context, who Who, wanted []Wanted, how How) ([
 }
 
 // DeclareAll is Declare with calendars, which are applied first: jobs may name them. Next due times are computed with
-// these calendars.
+// these calendars. What how.Prune names follows in both lists.
 func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCalendar, wanted []Wanted, how How) ([]PlannedCalendar, []Planned, error) {
 	if len(wanted) > MaxWanted {
 		return nil, nil, kernel.Invalid("too many jobs: %d, at most %d in one request", len(wanted), MaxWanted)
 	}
-	s, err := o.planCalendars(ctx, who, calendars)
+	if err := how.check(); err != nil {
+		return nil, nil, err
+	}
+	s, err := o.planCalendars(ctx, who, calendars, how)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,10 +101,24 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 			batch = append(batch, o.envelope(who, k))
 		}
 	}
-	if how.Dry || len(batch) == 0 {
+	pruned, err := o.planPrune(ctx, who, global, how, plans, calendars)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, k := range pruned.batch {
+		batch = append(batch, o.envelope(who, k))
+	}
+	s.plans, plans = append(s.plans, pruned.calendars...), append(plans, pruned.jobs...)
+	if how.Dry {
 		return s.plans, plans, nil
 	}
-	results := o.store.Apply(ctx, batch)
+	if err := pruned.refuseLive(how); err != nil {
+		return nil, nil, err
+	}
+	var results []metastore.Result
+	if len(batch) > 0 {
+		results = o.store.Apply(ctx, batch)
+	}
 	for i, r := range results {
 		if r.Err != nil {
 			err = fmt.Errorf("%s: %w", about(batch[i].Command), r.Err)
@@ -111,12 +136,15 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 			}
 		}
 	}
+	if err == nil {
+		err = o.prune(ctx, who, how, &pruned, len(batch) > 0)
+	}
 	return s.plans, plans, err
 }
 
 // plan returns the change that a desired state needs.
 func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how How, calendars *schedule.Calendars, p *Planned) ([]kernel.Command, error) {
-	edit := kernel.Edit{Key: w.Key, Set: w.Set}
+	edit := kernel.Edit{Key: w.Key, Set: w.Set, Bundle: how.Bundle, TakeOver: how.TakeOver}
 	if err := edit.Check(); err != nil {
 		return nil, err
 	}
@@ -124,7 +152,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	var commands []kernel.Command
 	switch {
 	case jobs.CodeOf(err) == jobs.NotFound:
-		register := kernel.Register{App: w.App, Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}}
+		register := kernel.Register{App: w.App, Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}, Bundle: how.Bundle}
 		switch {
 		case w.Kind == 0:
 			return nil, kernel.Invalid("there is no job %s yet: to create it, set its kind, recurring or triggered", w.Key)
@@ -134,7 +162,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 		if err := register.Check(); err != nil {
 			return nil, err
 		}
-		d = &kernel.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Created: o.Now(), Anchor: o.Now(), Cursor: o.Now()}
+		d = &kernel.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Created: o.Now(), Anchor: o.Now(), Cursor: o.Now(), Bundle: how.Bundle}
 		d.Policy = d.Resolve(g)
 		commands = append(commands, register)
 		p.Does = DoesCreate
@@ -149,34 +177,28 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	default:
 		edit.IfRevision, edit.Restart = d.Revision, how.Restart
 		p.NextBefore = o.job(d, g, planNext).Next
+		var clears []string
+		if how.Prune != nil && (d.Bundle == how.Bundle || how.TakeOver) {
+			clears = d.BundleFields
+		}
 		if how.Exact {
-			for _, name := range d.Edits.Given() {
-				if !slices.Contains(w.Set.Given(), name) {
-					edit.Clear = append(edit.Clear, name)
-				}
+			clears = d.Edits.Given()
+		}
+		for _, name := range clears {
+			if !slices.Contains(w.Set.Given(), name) {
+				edit.Clear = append(edit.Clear, name)
 			}
 		}
 	}
+	if _, err := edit.Apply(d); err != nil {
+		return nil, err
+	}
 	o.inZone(d, g, &edit)
-	if err := o.checkHandler(ctx, who, o.edited(d, g, edit), &w.Set); err != nil {
+	if err := o.planEdit(ctx, who, g, d, edit, calendars, p); err != nil {
 		return nil, err
 	}
-	if err := o.checkWork(d.Key, d.App, &w.Set); err != nil {
-		return nil, err
-	}
-	if err := o.checkSchedule(ctx, who, d, edit); err != nil {
-		return nil, err
-	}
-	after := o.edited(d, g, edit)
-	p.Job = o.job(after, g, planNext)
-	if err := o.warnHandler(ctx, who, &p.Job); err != nil {
-		return nil, err
-	}
-	p.NextThen, p.Differ = p.Job.Next, differences(&d.Policy, &after.Policy)
-	if err := o.excluding(after, p, calendars); err != nil {
-		return nil, err
-	}
-	if !after.Edits.Equal(&d.Edits) || edit.Restart {
+	after := p.Job.Definition
+	if !after.Edits.Equal(&d.Edits) || !after.SameBundle(d) || edit.Restart {
 		commands = append(commands, edit)
 	}
 	if p.Does == "" {
@@ -186,6 +208,29 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 		}
 	}
 	return commands, nil
+}
+
+// planEdit checks an edit, and sets the job of a plan as it would be.
+func (o *Ops) planEdit(ctx context.Context, who Who, g *kernel.Global, d *kernel.Definition, edit kernel.Edit, calendars *schedule.Calendars, p *Planned) error {
+	after := o.edited(d, g, edit)
+	if err := o.checkHandler(ctx, who, after, &edit.Set); err != nil {
+		return err
+	}
+	if err := o.checkWork(d.Key, d.App, &edit.Set); err != nil {
+		return err
+	}
+	if err := o.checkSchedule(ctx, who, d, edit); err != nil {
+		return err
+	}
+	p.Job = o.job(after, g, planNext)
+	if err := o.warnHandler(ctx, who, &p.Job); err != nil {
+		return err
+	}
+	p.NextThen, p.Differ = p.Job.Next, differences(&d.Policy, &after.Policy)
+	if d.Bundle != after.Bundle {
+		p.Differ = append(p.Differ, Difference{Field: "bundle", Old: d.Bundle, New: after.Bundle})
+	}
+	return o.excluding(after, p, calendars)
 }
 
 // Create creates a job that no worker has registered. Workers of its app that have the key run it; their code sets the

@@ -7,15 +7,17 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/timetable"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
 )
 
 // PlannedCalendar is the planned change of a calendar.
 type PlannedCalendar struct {
 	Name   string
-	Does   string // DoesCreate, DoesEdit or DoesNothing
+	Does   string // DoesCreate, DoesEdit, DoesNothing, DoesDelete or DoesKeep
 	Differ []Difference
 	Next   []Excluded // the next due times that it would exclude, of the jobs that use it now
+	Jobs   []jobs.Key // DoesKeep: the jobs that use it
 }
 
 // stated is the calendars of a tenant after a plan: the existing ones, replaced by the desired ones.
@@ -26,7 +28,7 @@ type stated struct {
 }
 
 // planCalendars returns the changes that desired calendars need.
-func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCalendar) (stated, error) {
+func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCalendar, how How) (stated, error) {
 	var s stated
 	if len(wanted) == 0 {
 		return s, nil
@@ -48,20 +50,25 @@ func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCal
 		if err := checkCalendar(k); err != nil {
 			return s, err
 		}
-		row := &kernel.Calendar{Tenant: who.tenant(), Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules}
+		k.Bundle, k.TakeOver = how.Bundle, how.TakeOver
+		row := &kernel.Calendar{Tenant: who.tenant(), Name: k.Name, Description: k.Description, Zone: k.Zone, Rules: k.Rules, Bundle: k.Bundle}
 		p := PlannedCalendar{Name: k.Name, Does: DoesCreate}
 		was := &kernel.Calendar{}
 		if i := slices.IndexFunc(rows, func(c *kernel.Calendar) bool { return c.Name == k.Name }); i < 0 {
 			rows = append(rows, row)
 		} else {
 			was, p.Does = rows[i], DoesEdit
+			if row.Bundle, err = was.InBundle(k); err != nil {
+				return s, err
+			}
 			k.IfRevision, rows[i] = was.Revision, row
 		}
 		for _, f := range []struct {
 			name     string
 			old, new any
 			same     bool
-		}{{"description", was.Description, k.Description, was.Description == k.Description}, {"zone", was.Zone, k.Zone, was.Zone == k.Zone}, {"rules", was.Rules, k.Rules, slices.Equal(was.Rules, k.Rules)}} {
+		}{{"description", was.Description, k.Description, was.Description == k.Description}, {"zone", was.Zone, k.Zone, was.Zone == k.Zone}, {"rules", was.Rules, k.Rules, slices.Equal(was.Rules, k.Rules)},
+			{"bundle", was.Bundle, row.Bundle, was.Bundle == row.Bundle || p.Does == DoesCreate}} {
 			if !f.same {
 				p.Differ = append(p.Differ, Difference{Field: f.name, Old: f.old, New: f.new})
 			}
@@ -113,6 +120,8 @@ func (o *Ops) excluding(d *kernel.Definition, p *Planned, all *schedule.Calendar
 func about(k kernel.Command) string {
 	switch k := k.(type) {
 	case kernel.SetCalendar:
+		return "calendar " + k.Name
+	case kernel.DropCalendar:
 		return "calendar " + k.Name
 	case kernel.Register:
 		return "job " + string(k.Job.Key)

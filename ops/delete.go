@@ -19,14 +19,21 @@ const (
 	FinishLiveRuns LiveRuns = "finish" // they finish
 )
 
+func (l LiveRuns) check() error {
+	if l != "" && l != CancelLiveRuns && l != FinishLiveRuns {
+		return kernel.Invalid("invalid runs %.20q: want one of %q", string(l), []LiveRuns{CancelLiveRuns, FinishLiveRuns})
+	}
+	return nil
+}
+
 // Deleted is the result of a deletion.
 type Deleted struct{ Cancelled int }
 
 // Delete deletes a definition. Repeating it continues an interrupted deletion. A worker that still has the job
 // registers it again when it starts.
 func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate LiveRuns) (Deleted, error) {
-	if fate != "" && fate != CancelLiveRuns && fate != FinishLiveRuns {
-		return Deleted{}, kernel.Invalid("invalid runs %.20q: want one of %q", string(fate), []LiveRuns{CancelLiveRuns, FinishLiveRuns})
+	if err := fate.check(); err != nil {
+		return Deleted{}, err
 	}
 	d, err := o.definition(ctx, who, k.Key)
 	if err != nil {

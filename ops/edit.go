@@ -109,10 +109,13 @@ func (o *Ops) Zone(ctx context.Context, who Who, key jobs.Key, app string) (stri
 	return (&kernel.Definition{App: app}).Resolve(g).Zone, nil
 }
 
-// edited returns the definition after an edit.
+// edited returns the definition after an edit. An edit that would be refused changes nothing.
 func (o *Ops) edited(d *kernel.Definition, g *kernel.Global, k kernel.Edit) *kernel.Definition {
-	after := *d
-	after.Edits = k.Set.Over(d.Edits.Without(k.Clear))
+	next, err := k.Apply(d)
+	if err != nil {
+		next = d
+	}
+	after := *next
 	after.Policy = after.Resolve(g)
 	if k.Restart || !after.Policy.SameTimes(&d.Policy) {
 		after.Anchor = o.Now()

@@ -60,12 +60,12 @@ func (o *Ops) runQuery(ctx context.Context, who Who, f RunFilter) (metastore.Run
 
 // Any reports whether it filters at all.
 func (q *JobQuery) Any() bool {
-	return q.App != "" || q.Text != "" || q.Tag != "" || q.Match != "" || q.Kind != 0 || q.Paused != nil
+	return q.App != "" || q.Text != "" || q.Tag != "" || q.Bundle != "" || q.Match != "" || q.Kind != 0 || q.Paused != nil
 }
 
 // selects reports whether a job passes the filters that the store does not know.
 func (q *JobQuery) selects(o *Ops, d *kernel.Definition) bool {
-	return (q.Text == "" || mentions(d, q.Text)) && (q.Tag == "" || slices.Contains(d.Policy.Tags, q.Tag)) && (q.Kind == 0 || d.Kind == q.Kind) &&
+	return (q.Text == "" || mentions(d, q.Text)) && (q.Tag == "" || slices.Contains(d.Policy.Tags, q.Tag)) && (q.Bundle == "" || d.Bundle == q.Bundle) && (q.Kind == 0 || d.Kind == q.Kind) &&
 		(q.Match == "" || metastore.MatchesKey(q.Match, d.Key)) && (q.Paused == nil || paused(d, o.Now()) == *q.Paused)
 }
 

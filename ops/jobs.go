@@ -53,6 +53,7 @@ type JobQuery struct {
 	App    string
 	Text   string      // part of the key, the name, the description or a tag, case-insensitive
 	Tag    string      // one of its tags
+	Bundle string      // the bundle that it belongs to
 	Match  string      // a pattern of keys, such as billing.*
 	Kind   kernel.Kind // 0 = both
 	Paused *bool       // only those that are paused now, or only the others

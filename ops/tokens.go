@@ -41,10 +41,10 @@ func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*
 	if want.For < 0 || want.For > kernel.MaxDelay {
 		return nil, kernel.Invalid("invalid validity %v of a token: want 0 (until revoked) to %v", want.For, kernel.MaxDelay)
 	}
-	tenant, id, secret, ok := cutToken(text)
-	if !ok || tenant != who.tenant() || len(secret) < leastSecret {
-		return nil, kernel.Invalid("invalid token text: want one of tenant %s", who.tenant())
+	if err := CheckTokenText(who.tenant(), text); err != nil {
+		return nil, err
 	}
+	tenant, id, secret, _ := cutToken(text)
 	sum := sha256.Sum256([]byte(secret))
 	t := kernel.Token{Tenant: tenant, ID: id, Name: want.Name, Role: want.Role, App: want.App, Hash: sum[:]}
 	if want.For > 0 {
@@ -55,6 +55,15 @@ func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*
 		return nil, err
 	}
 	return effect.Token, nil
+}
+
+// CheckTokenText returns why a text cannot be that of a tenant's token.
+func CheckTokenText(tenant jobs.Tenant, text string) error {
+	of, _, secret, ok := cutToken(text)
+	if !ok || of != tenant || len(secret) < leastSecret {
+		return kernel.Invalid("invalid token text: want carillon_%s_ID_SECRET, with an ID of %d lower-case letters and digits and a random secret of at least %d letters and digits", tenant, kernel.TokenIDLen, leastSecret)
+	}
+	return nil
 }
 
 // leastSecret is the shortest secret of a token: that of crypto/rand.Text, 130 bits.

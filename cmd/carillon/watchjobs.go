@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/cmd/carillon/cli"
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -25,22 +27,24 @@ import (
 // Job definitions in a file, a folder or at a URL are applied like "carillon apply" whenever they differ from those
 // that this process applied last. Edits by users stay until the file changes: the last write wins.
 
-// watchJobs reads the source again and again. It logs each error once; the rest of the process is not affected.
+// watchJobs reads the source again and again. The rest of the process is not affected by errors.
 func (p *process) watchJobs(ctx context.Context, s *embed.Scheduler) {
-	logged, applied := "", ""
+	episodes, applied := episode.New(p.log), ""
+	defer episodes.Reset()
+	var logged error
 	for {
 		var err error
 		applied, err = p.applyJobs(ctx, s, applied)
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil && err.Error() != logged {
-			p.log.Warn("the watched jobs are not applied", "source", p.source(), "err", err)
-			logged = err.Error()
+		if err != nil {
+			episodes.Began(slog.LevelWarn, err.Error(), "the watched jobs are not applied", "source", p.source(), "err", err)
 		}
-		if err == nil {
-			logged = ""
+		if logged != nil && (err == nil || err.Error() != logged.Error()) {
+			episodes.End(logged.Error(), "the watched jobs are not applied")
 		}
+		logged = err
 		select {
 		case <-ctx.Done():
 			return
@@ -75,24 +79,22 @@ func (p *process) applyJobs(ctx context.Context, s *embed.Scheduler, applied str
 		return applied, err
 	}
 	sum := sha256.New()
-	var list []jobfile.Stated
-	var calendars []jobfile.Calendar
+	var in jobfile.Content
 	for _, f := range files {
 		fmt.Fprintf(sum, "%q %d ", f.name, len(f.text))
 		sum.Write(f.text)
-		one, err := jobfile.Parse(f.name, f.text, cli.IsField)
-		if err != nil {
+		if err := in.Add(f.name, f.text, cli.IsField); err != nil {
 			return applied, err
 		}
-		list = append(list, one...)
-		also, err := jobfile.Calendars(f.name, f.text)
-		if err != nil {
-			return applied, err
-		}
-		calendars = append(calendars, also...)
 	}
-	if err := jobfile.Distinct(list); err != nil {
+	if err := jobfile.Distinct(in.Jobs); err != nil {
 		return applied, err
+	}
+	if p.cfg.Jobs.Prune {
+		if in.Bundle == "" {
+			return applied, kernel.Invalid("jobs.prune needs a bundle: add a line \"bundle: NAME\" to %s", p.source())
+		}
+		fmt.Fprint(sum, "prune")
 	}
 	now := hex.EncodeToString(sum.Sum(nil))
 	last, err := p.lastApplied()
@@ -104,16 +106,25 @@ func (p *process) applyJobs(ctx context.Context, s *embed.Scheduler, applied str
 		p.log.Info("the watched jobs are not applied: they equal those recorded in applied.json", "source", p.source(), "dir", p.cfg.Data)
 		return now, nil
 	}
-	if err := p.declare(ctx, s, list, calendars); err != nil {
+	// A folder may be read while it is updated. Only a second read of the same content deletes what that lacks.
+	declared := now + " declared"
+	if applied != declared {
+		if err := p.declare(ctx, s, &in); err != nil {
+			return applied, err
+		}
+		if p.cfg.Jobs.Prune {
+			return declared, nil
+		}
+	} else if err := p.prune(ctx, s, &in); err != nil {
 		return applied, err
 	}
 	last.Jobs = now
 	return now, p.remember(last)
 }
 
-func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfile.Stated, calendars []jobfile.Calendar) error {
-	wanted := make([]ops.Wanted, len(list))
-	for i, stated := range list {
+func (p *process) declare(ctx context.Context, s *embed.Scheduler, in *jobfile.Content) error {
+	wanted := make([]ops.Wanted, len(in.Jobs))
+	for i, stated := range in.Jobs {
 		raw, err := json.Marshal(stated.Body)
 		if err != nil {
 			return err
@@ -128,20 +139,24 @@ func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfil
 			return kernel.Invalid("%s: job %s: %v", stated.Place("kind"), stated.Key, err)
 		}
 	}
-	who := ops.Who{Actor: "config:" + p.cfg.Node, Reason: "stated in " + p.source()}
-	closed := make([]kernel.SetCalendar, len(calendars))
-	for i, c := range calendars {
+	how := ops.How{Exact: p.cfg.Jobs.Exact, Bundle: in.Bundle}
+	if p.cfg.Jobs.Prune {
+		how.Prune = &ops.Prune{} // fields only
+	}
+	closed := make([]kernel.SetCalendar, len(in.Calendars))
+	for i, c := range in.Calendars {
 		closed[i] = kernel.SetCalendar{Name: c.Name, Description: c.Description, Zone: c.Zone, Rules: c.Rules}
 	}
 	// All parts are previewed before the first is applied.
 	var made, edited int
 	for _, dry := range []bool{true, false} {
+		how.Dry = dry
 		for from := 0; from < max(len(wanted), 1); from += ops.MaxWanted {
 			with := closed
 			if from > 0 && !dry {
 				with = nil // the first part wrote them
 			}
-			excluded, plans, err := s.Ops().DeclareAll(ctx, who, with, wanted[from:min(from+ops.MaxWanted, len(wanted))], ops.How{Exact: p.cfg.Jobs.Exact, Dry: dry})
+			excluded, plans, err := s.Ops().DeclareAll(ctx, p.declarer(), with, wanted[from:min(from+ops.MaxWanted, len(wanted))], how)
 			if err != nil {
 				return err
 			}
@@ -161,6 +176,65 @@ func (p *process) declare(ctx context.Context, s *embed.Scheduler, list []jobfil
 		}
 	}
 	p.log.Info("the watched jobs are applied", "source", p.source(), "jobs", len(wanted), "made", made, "edited", edited)
+	return nil
+}
+
+// declarer is who applies watched jobs.
+func (p *process) declarer() ops.Who {
+	return ops.Who{Actor: "config:" + p.cfg.Node, Reason: "stated in " + p.source()}
+}
+
+// prune deletes jobs and calendars of the bundle that its files no longer name. Live runs of deleted jobs finish. A
+// source without jobs prunes nothing: it is more often a mistake, such as an empty mount, than an intention.
+func (p *process) prune(ctx context.Context, s *embed.Scheduler, in *jobfile.Content) error {
+	if len(in.Jobs) == 0 {
+		p.log.Warn("the watched jobs are not pruned: the source has no jobs", "source", p.source(), "bundle", in.Bundle)
+		return nil
+	}
+	list, _, err := s.Ops().Jobs(ctx, p.declarer(), ops.JobQuery{Bundle: in.Bundle})
+	if err != nil {
+		return err
+	}
+	calendars, err := s.Ops().Calendars(ctx, p.declarer())
+	if err != nil {
+		return err
+	}
+	named := map[string]bool{}
+	for _, j := range in.Jobs {
+		named["job "+j.Key] = true
+	}
+	for _, c := range in.Calendars {
+		named["calendar "+c.Name] = true
+	}
+	var gone ops.Prune
+	for _, j := range list {
+		if !named["job "+string(j.Key)] {
+			gone.Jobs = append(gone.Jobs, j.Key)
+		}
+	}
+	for _, c := range calendars {
+		if c.Bundle == in.Bundle && !named["calendar "+c.Name] {
+			gone.Calendars = append(gone.Calendars, c.Name)
+		}
+	}
+	for len(gone.Jobs)+len(gone.Calendars) > 0 {
+		n, m := min(len(gone.Jobs), ops.MaxWanted), min(len(gone.Calendars), ops.MaxWanted)
+		if n < len(gone.Jobs) {
+			m = 0 // jobs that are deleted later may use them
+		}
+		how := ops.How{Bundle: in.Bundle, Prune: &ops.Prune{Jobs: gone.Jobs[:n], Calendars: gone.Calendars[:m], Live: ops.FinishLiveRuns}}
+		excluded, plans, err := s.Ops().DeclareAll(ctx, p.declarer(), nil, nil, how)
+		if err != nil {
+			return err
+		}
+		for _, one := range plans {
+			p.log.Info("a watched job is pruned", "source", p.source(), "bundle", in.Bundle, "key", one.Job.Key, "does", one.Does, "count", one.Runs)
+		}
+		for _, one := range excluded {
+			p.log.Info("a watched calendar is pruned", "source", p.source(), "bundle", in.Bundle, "name", one.Name, "does", one.Does)
+		}
+		gone.Jobs, gone.Calendars = gone.Jobs[n:], gone.Calendars[m:]
+	}
 	return nil
 }
 

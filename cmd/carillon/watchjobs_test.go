@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/cmd/carillon/jobfile"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/ops"
 )
@@ -208,6 +209,82 @@ func TestUnchangedSourceIsLogged(t *testing.T) {
 		t.Fatal(err)
 	}
 	run(1, "the watched jobs are applied")
+}
+
+// jobs.prune deletes what a source no longer names when it is read twice with the same content. A source that is broken,
+// empty, gone or without a bundle deletes nothing.
+func TestWatchedJobsArePruned(t *testing.T) {
+	var logged bytes.Buffer
+	p := &process{cfg: &config{Node: "n1", Memory: true}, log: slog.New(slog.NewTextHandler(&logged, nil))}
+	p.cfg.Jobs.From, p.cfg.Jobs.Prune = filepath.Join(t.TempDir(), "jobs.yaml"), true
+	s, err := embed.Start(t.Context(), embed.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	if _, err := s.Ops().Create(t.Context(), ops.Who{Actor: "person:ann"}, ops.Wanted{Key: "own", Kind: kernel.Triggered, App: "shop"}); err != nil {
+		t.Fatal(err)
+	}
+	const bundle, other, closed = "bundle: shop\n", "- {key: shop.other, kind: triggered, app: shop}\n", "calendars: [{name: closed, rules: [SAT]}]\n"
+	const all = "own shop.other shop.report closed"
+	applied := ""
+	for _, step := range []struct {
+		what, text string // "" = there is no file
+		says, want string // of an error, of what is there afterwards
+		looks      int
+	}{
+		{"jobs", bundle + closed + stated + "1}\n" + other, "", all, 3},
+		{"no file", "", "no such file", all, 2},
+		{"an empty file", " ", "needs a bundle", all, 2},
+		{"a broken file", bundle + "jobs: [{", "jobs.yaml", all, 2},
+		{"half of a file", bundle + stated, "jobs.yaml", all, 2},
+		{"a bad job", bundle + "jobs: [{key: shop.report, retires: 1}]\n", "retires", all, 2},
+		{"no bundle", stated + "1}\n", "needs a bundle", all, 2},
+		{"no jobs", bundle + "jobs: []\n", "", all, 3},
+		{"a job of another bundle", "bundle: mail\njobs: [{key: shop.report}]\n", "belongs to bundle shop", all, 2},
+		{"no jobs that exist", "bundle: mail\n" + strings.Replace(stated, "shop.report", "mail.report", 1) + "1}\n", "", "mail.report " + all, 3},
+		{"one look at less", bundle + stated + "1}\n", "", "mail.report " + all, 1},
+		{"one look at something else", bundle + stated + "2}\n", "", "mail.report " + all, 1},
+		{"two looks", bundle + stated + "2}\n", "", "mail.report own shop.report", 2},
+	} {
+		if err := os.Remove(p.cfg.Jobs.From); step.text == "" && err != nil {
+			t.Fatal(err)
+		}
+		if step.text != "" {
+			if err := os.WriteFile(p.cfg.Jobs.From, []byte(step.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range step.looks {
+			applied, err = p.applyJobs(t.Context(), s, applied)
+			if (err == nil) != (step.says == "") || err != nil && !strings.Contains(err.Error(), step.says) {
+				t.Errorf("%s: %v, want %q", step.what, err, step.says)
+			}
+		}
+		var have []string
+		list, _, err := s.Ops().Jobs(t.Context(), ops.Who{}, ops.JobQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, j := range list {
+			have = append(have, string(j.Key))
+		}
+		calendars, err := s.Ops().Calendars(t.Context(), ops.Who{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, c := range calendars {
+			have = append(have, c.Name)
+		}
+		if got := strings.Join(have, " "); got != step.want {
+			t.Errorf("%s: there are %s, want %s", step.what, got, step.want)
+		}
+	}
+	for _, want := range []string{"are not pruned: the source has no jobs", "a watched job is pruned\" source=" + p.cfg.Jobs.From + " bundle=shop key=shop.other does=delete", "a watched calendar is pruned"} {
+		if strings.Count(logged.String(), want) != 1 {
+			t.Errorf("it logs %q, want %q once", logged.String(), want)
+		}
+	}
 }
 
 // A watched folder states calendars and HTTP jobs as well, each where it likes: calendars are there before the jobs

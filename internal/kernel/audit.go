@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -37,6 +38,8 @@ func IsPerson(actor string) bool { return strings.HasPrefix(actor, "person:") }
 type Delete struct {
 	Key        jobs.Key
 	IfRevision uint64 // refused as Stale if the job has another; 0 = any
+	// Bundle prunes: refused as Conflict if the job is not in this bundle, or a worker has registered it.
+	Bundle string
 }
 
 // Trim purges old rows: tallies and missed ranges that are older than Before (and at least KeepHistory old), the rest
@@ -53,8 +56,8 @@ const MaxTrim = 1000
 func (Delete) Verb() Verb     { return VerbDelete }
 func (PurgeAudit) Verb() Verb { return VerbPurgeAudit }
 
-// Check validates the key.
-func (c Delete) Check() error { return c.Key.Check() }
+// Check validates the key and the bundle.
+func (c Delete) Check() error { return cmp.Or(c.Key.Check(), checkBundle(c.Bundle)) }
 
 // Check validates the rows.
 func (c PurgeAudit) Check() error {

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -36,6 +37,8 @@ type Calendar struct {
 	// Earlier are the rules before the last edits, oldest first. A due time that was undecided at an edit does not fire
 	// if the rules before excluded it: edits never fire for the past.
 	Earlier []CalendarRules
+	// Bundle is the bundle that created the calendar or took it over; "" = none.
+	Bundle string
 }
 
 // CalendarRules are the rules of a calendar up to an edit.
@@ -47,7 +50,7 @@ type CalendarRules struct {
 
 // same reports whether two calendars are equal.
 func (c *Calendar) same(o *Calendar) bool {
-	return c.Description == o.Description && c.Zone == o.Zone && slices.Equal(c.Rules, o.Rules)
+	return c.Description == o.Description && c.Zone == o.Zone && c.Bundle == o.Bundle && slices.Equal(c.Rules, o.Rules)
 }
 
 // Edit returns the calendar with other rules from a time on, or nil if nothing would change.
@@ -60,7 +63,7 @@ func (c *Calendar) Edit(to *Calendar, at time.Time, by string) *Calendar {
 		next.Earlier = append(slices.Clone(c.Earlier), CalendarRules{Zone: c.Zone, Rules: c.Rules, Until: at})
 		next.Earlier = next.Earlier[max(0, len(next.Earlier)-maxEarlier):]
 	}
-	next.Description, next.Zone, next.Rules = to.Description, to.Zone, to.Rules
+	next.Description, next.Zone, next.Rules, next.Bundle = to.Description, to.Zone, to.Rules, to.Bundle
 	next.By, next.Edited, next.Revision = by, at, c.Revision+1
 	return &next
 }
@@ -72,12 +75,17 @@ type SetCalendar struct {
 	Zone        string
 	Rules       []string
 	IfRevision  uint64 // refused as Stale if the calendar has another; 0 = any
+	// Bundle is the bundle that writes it; "" = none. A new calendar belongs to it, and, with TakeOver, any. A calendar
+	// of another bundle is refused as Conflict.
+	Bundle   string
+	TakeOver bool
 }
 
 // DropCalendar deletes a calendar. A job that still names it is due as if it were empty, and shows a warning.
 type DropCalendar struct {
 	Name       string
 	IfRevision uint64
+	Bundle     string // prunes: refused as Conflict if the calendar is not in this bundle
 }
 
 // Verb returns the verb of each command.
@@ -86,8 +94,11 @@ func (DropCalendar) Verb() Verb { return VerbDropCalendar }
 
 // Check validates the calendar, except the meaning of its rules.
 func (c SetCalendar) Check() error {
-	if err := CheckName("calendar", c.Name); err != nil {
+	if err := cmp.Or(CheckName("calendar", c.Name), checkBundle(c.Bundle)); err != nil {
 		return err
+	}
+	if c.TakeOver && c.Bundle == "" {
+		return Invalid("calendar %s: taking over needs a bundle", c.Name)
 	}
 	if len(c.Description) > MaxDescription || !utf8.ValidString(c.Description) {
 		return Invalid("invalid description of calendar %s: want at most %d bytes of text", c.Name, MaxDescription)
@@ -106,8 +117,10 @@ func (c SetCalendar) Check() error {
 	return nil
 }
 
-// Check validates the name.
-func (c DropCalendar) Check() error { return CheckName("calendar", c.Name) }
+// Check validates the name and the bundle.
+func (c DropCalendar) Check() error {
+	return cmp.Or(CheckName("calendar", c.Name), checkBundle(c.Bundle))
+}
 
 // CalendarRef returns the reference of a calendar.
 func CalendarRef(t jobs.Tenant, name string) Ref {
@@ -134,6 +147,7 @@ func wireCalendar(c *coder, k *Calendar) {
 	c.time(&k.Edited)
 	number(c, &k.Revision)
 	list(c, &k.Earlier, 3, wireCalendarRules)
+	text(c, &k.Bundle)
 }
 
 // FixedDelay reports whether the job is due a delay after the end of its last run.

@@ -112,6 +112,7 @@ type Register struct {
 	Worker string
 	Start  bool
 	Job    Declaration
+	Bundle string // of a job that is created without a worker; "" = none
 }
 
 // Edit sets fields of a job for a person or a file. Fields of Set override the code until they are cleared; Clear names
@@ -122,6 +123,12 @@ type Edit struct {
 	Clear      []string
 	IfRevision uint64 // refused as Stale if the job has another; 0 = any
 	Restart    bool   // the schedule begins anew, also if it does not change
+
+	// Bundle is the bundle that edits the job; "" = none. The job joins it if it is registered and in no bundle, and,
+	// with TakeOver, in any case. With Leave, a registered job leaves it, and the fields that it set follow the code.
+	Bundle   string
+	TakeOver bool
+	Leave    bool
 }
 
 // Pause pauses a job, until a time or until resumed: due times of a recurring one become ledger ranges, new runs of a
@@ -322,6 +329,12 @@ func (c Register) Check() error {
 	if err := c.checkSystem(); err != nil {
 		return err
 	}
+	if err := checkBundle(c.Bundle); err != nil {
+		return err
+	}
+	if c.Bundle != "" && c.Worker != NoWorker {
+		return Invalid("job %s: a worker may not register into bundle %s", c.Job.Key, c.Bundle)
+	}
 	if name := c.Job.Code.givenWork(); name != "" { // a worker must not make others send their secrets, or run its commands
 		return Invalid("job %s: a registration may not contain %s settings: create such jobs with carillon apply or POST /api/v1/jobs", c.Job.Key, name)
 	}
@@ -332,6 +345,15 @@ func (c Register) Check() error {
 func (c Edit) Check() error {
 	if err := c.Key.Check(); err != nil {
 		return err
+	}
+	if err := checkBundle(c.Bundle); err != nil {
+		return err
+	}
+	if c.Bundle == "" && (c.TakeOver || c.Leave) {
+		return Invalid("edit of %s: taking over and leaving need a bundle", c.Key)
+	}
+	if c.Leave && (c.TakeOver || c.Restart || len(c.Clear) > 0 || len(c.Set.Given()) > 0) {
+		return Invalid("edit of %s: leaving bundle %s may not be combined with other changes", c.Key, c.Bundle)
 	}
 	for _, name := range c.Clear {
 		if !slices.Contains(Fields(), name) {

@@ -202,6 +202,12 @@ type Definition struct {
 	Purged time.Time
 	// Executions counts the runs of an HTTP job; see Run.Execution.
 	Executions uint32
+	// Registered reports that a worker has registered the job: its code declares it, so no bundle deletes it.
+	Registered bool
+	// Bundle is the bundle that created the job, or edits a registered one; "" = none. BundleFields are the fields of
+	// Edits that it set and that nothing else has changed since.
+	Bundle       string
+	BundleFields []string
 }
 
 // MaxUndecided is how many schedules of a job may wait for the leader's decision.

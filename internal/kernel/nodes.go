@@ -43,10 +43,11 @@ const (
 	NodeRemoved     = "remove node"
 	NodeTransferred = "transfer"
 	NodeRecovered   = "recover"
+	NodeJoined      = "join" // without an invitation
 )
 
 // MembersDid returns the changes of nodes.
-func MembersDid() []string { return []string{NodeRemoved, NodeTransferred, NodeRecovered} }
+func MembersDid() []string { return []string{NodeRemoved, NodeTransferred, NodeRecovered, NodeJoined} }
 
 // MaxInvitation is the longest validity of an invitation.
 const MaxInvitation = 24 * time.Hour

@@ -84,7 +84,7 @@ type Run struct {
 	Priority int
 	Due      time.Time // when it should start
 	Created  time.Time
-	Queued   time.Time // when it last became Enqueued
+	Queued   time.Time // when it last began to wait, for a slot of its limits or then for a worker
 	Turn     uint64    // its place among the claimable runs of its priority, the lowest first; 0 = not claimable
 	Started  time.Time // of the current or last attempt
 	Ended    time.Time // when it became final

@@ -58,6 +58,7 @@ func wireCommand(c *coder, v *Command) {
 			signed(c, &r.Job.Version)
 			c.row(func(c *coder) { wireSettings(c, &r.Job.Code) })
 			bytesOf(c, &r.Job.Schema)
+			text(c, &r.Bundle)
 		})
 	case VerbEdit:
 		wireValue(c, v, func(c *coder, e *Edit) {
@@ -66,6 +67,9 @@ func wireCommand(c *coder, v *Command) {
 			list(c, &e.Clear, 1, wireString)
 			number(c, &e.IfRevision)
 			c.bool(&e.Restart)
+			text(c, &e.Bundle)
+			c.bool(&e.TakeOver)
+			c.bool(&e.Leave)
 		})
 	case VerbPause:
 		wireValue(c, v, func(c *coder, p *Pause) { text(c, &p.Key); text(c, &p.Reason); c.time(&p.Until) })
@@ -149,7 +153,7 @@ func wireCommand(c *coder, v *Command) {
 	case VerbHand:
 		wireValue(c, v, func(c *coder, h *Hand) { text(c, &h.Gate) })
 	case VerbDelete:
-		wireValue(c, v, func(c *coder, k *Delete) { word(c, &k.Key); number(c, &k.IfRevision) })
+		wireValue(c, v, func(c *coder, k *Delete) { word(c, &k.Key); number(c, &k.IfRevision); text(c, &k.Bundle) })
 	case VerbGrant:
 		wireValue(c, v, func(c *coder, g *Grant) { c.row(func(c *coder) { wireToken(c, &g.Token) }) })
 	case VerbRevoke:
@@ -175,9 +179,11 @@ func wireCommand(c *coder, v *Command) {
 			text(c, &k.Zone)
 			list(c, &k.Rules, 1, wireString)
 			number(c, &k.IfRevision)
+			text(c, &k.Bundle)
+			c.bool(&k.TakeOver)
 		})
 	case VerbDropCalendar:
-		wireValue(c, v, func(c *coder, k *DropCalendar) { text(c, &k.Name); number(c, &k.IfRevision) })
+		wireValue(c, v, func(c *coder, k *DropCalendar) { text(c, &k.Name); number(c, &k.IfRevision); text(c, &k.Bundle) })
 	case VerbDrain:
 		wireValue(c, v, func(c *coder, k *Drain) { word(c, &k.Worker); c.bool(&k.On) })
 	case VerbMark:

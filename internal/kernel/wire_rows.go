@@ -293,6 +293,9 @@ func wireDefinition(c *coder, d *Definition) {
 	signed(c, &d.Failing)
 	c.time(&d.Purged)
 	number(c, &d.Executions)
+	c.bool(&d.Registered)
+	text(c, &d.Bundle)
+	list(c, &d.BundleFields, 1, wireString)
 }
 
 func wireEarlier(c *coder, e *Earlier) {

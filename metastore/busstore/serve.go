@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -31,7 +32,7 @@ func Serve(ctx context.Context, calls bus.Calls, store metastore.Store, c Config
 	if c.Logger == nil {
 		c.Logger = discard
 	}
-	s := &server{store: store, limit: calls.Limit(), Config: c, clock: newClock()}
+	s := &server{store: store, limit: calls.Limit(), Config: c, clock: newClock(), episodes: episode.New(c.Logger)}
 	return calls.Serve(ctx, bus.ServiceStore, s.answer)
 }
 
@@ -47,18 +48,12 @@ type server struct {
 	likely atomic.Int64 // bytes that an answer to a command takes, as the last ones did
 	// likelyBrief is likely for answers that are receipts.
 	likelyBrief atomic.Int64
-	refused     atomic.Int64 // requests
-	complaint   atomic.Int64 // the second of the last line about it
+	episodes    *episode.Log // of refused requests
 }
 
-// refuse logs a request refused as forbidden, at most once a second: a client that repeats such requests must not
-// fill the disk with log lines.
+// refuse logs a request refused as forbidden.
 func (s *server) refuse(what string, from bus.Principal, err error) {
-	n := s.refused.Add(1)
-	now := time.Now().Unix()
-	if last := s.complaint.Load(); last != now && s.complaint.CompareAndSwap(last, now) {
-		s.Logger.Warn("request refused", "cause", what, "actor", from.Actor(), "tenant", from.Tenant, "err", err, "count", n)
-	}
+	s.episodes.Failed(slog.LevelWarn, from.Actor(), "request refused", "cause", what, "actor", from.Actor(), "tenant", from.Tenant, "err", err)
 }
 
 func (s *server) answer(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {

@@ -58,6 +58,28 @@ func (e *Engine) Lanes(context.Context) ([]metastore.Lane, error) {
 	return found, nil
 }
 
+// Backlog lists the apps that have runs to claim, each with the age of the oldest.
+func (e *Engine) Backlog(context.Context) ([]metastore.Backlog, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	var found []metastore.Backlog
+	for _, s := range e.rows.spaces {
+		for app, l := range s.lanes {
+			lane := metastore.Backlog{Lane: metastore.Lane{Tenant: s.tenant, App: app}}
+			var oldest *kernel.Run
+			for _, r := range l.ready { // the first of each priority is its oldest
+				lane.Ready += r.n
+				if run := r.first.row; oldest == nil || run.Turn < oldest.Turn {
+					oldest = run
+				}
+			}
+			lane.Since = oldest.Queued
+			found = append(found, lane)
+		}
+	}
+	return found, nil
+}
+
 // Leased lists the attempts that are under way.
 func (e *Engine) Leased(context.Context) ([]*kernel.Run, error) {
 	e.mu.RLock()

@@ -409,6 +409,11 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	if len(lanes) != len(ready) {
 		t.Errorf("%d lanes, want %d", len(lanes), len(ready))
 	}
+	backlog := map[metastore.Lane]metastore.Backlog{}
+	all, _ := e.Backlog(ctx)
+	for _, b := range all {
+		backlog[metastore.Lane{Tenant: b.Tenant, App: b.App}] = b
+	}
 	for _, lane := range lanes {
 		want := ready[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]
 		slices.SortFunc(want, func(a, b *kernel.Run) int {
@@ -416,6 +421,10 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 		})
 		if lane.Ready != len(want) {
 			t.Errorf("lane %v, want %d", lane, len(want))
+		}
+		oldest := slices.MinFunc(want, func(a, b *kernel.Run) int { return cmp.Compare(a.Turn, b.Turn) })
+		if b := backlog[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]; b.Ready != len(want) || !b.Since.Equal(oldest.Queued) {
+			t.Errorf("backlog %v since %v, want %d since %v", b.Lane, b.Since, len(want), oldest.Queued)
 		}
 		got, _ := e.Ready(ctx, lane.Tenant, lane.App, 5)
 		m.sameRuns(t, "Ready", got, want[:min(5, len(want))])

@@ -48,6 +48,25 @@ func (s *Store) Lanes(ctx context.Context) (found []metastore.Lane, err error) {
 	return found, err
 }
 
+// Backlog lists the apps that have runs to claim, each with the age of the oldest.
+func (s *Store) Backlog(ctx context.Context) (found []metastore.Backlog, err error) {
+	err = s.query(ctx, "read the backlog", func(scan func(...any) error) error {
+		var b metastore.Backlog
+		var body []byte
+		if err := scan(&b.Tenant, &b.App, &b.Ready, &body); err != nil {
+			return err
+		}
+		run, err := decode[*kernel.Run](body)
+		if err != nil {
+			return err
+		}
+		b.Since = run.Queued
+		found = append(found, b)
+		return nil
+	}, "SELECT l.tenant, l.name, l.n, ("+s.dialect.oldest+") FROM carillon_counts l WHERE l.what = ? AND l.n > 0", countReady)
+	return found, err
+}
+
 // Leased lists the attempts that are under way.
 func (s *Store) Leased(ctx context.Context) (found []*kernel.Run, err error) {
 	found = []*kernel.Run{}

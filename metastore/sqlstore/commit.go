@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -39,12 +40,13 @@ func (s *Store) commit(batch []kernel.Envelope) []metastore.Result {
 	results, sent, err := s.transaction(ctx, batch)
 	switch {
 	case err == nil:
+		s.episodes.End("", "a commit failed")
 		return results
 	case sent:
-		s.log.Warn("the outcome of a commit is unknown", "err", err)
+		s.episodes.Failed(slog.LevelWarn, "", "the outcome of a commit is unknown", "err", err)
 		return metastore.Refused(batch, kernel.OutcomeUnknown("%s did not report whether it has committed", s.dialect.name))
 	}
-	s.log.Warn("a commit failed", "err", err)
+	s.episodes.Failed(slog.LevelWarn, "", "a commit failed", "err", err)
 	if errors.Is(err, metastore.ErrTooOld) {
 		s.outdated(err)
 		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 )
 
@@ -49,8 +50,11 @@ func (s *Store) leadUntil(ctx context.Context, lead func(ctx context.Context, te
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			s.log.Warn("leader election failed", "err", err)
-		case term > 0:
+			s.episodes.Failed(slog.LevelWarn, "", "leader election failed", "err", err)
+		default:
+			s.episodes.End("", "leader election failed")
+		}
+		if err == nil && term > 0 {
 			if err := s.term(ctx, term, asked, lead); err != nil && !errors.Is(err, errLost) {
 				return err
 			}
@@ -115,7 +119,7 @@ func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead fun
 			}
 			return err
 		case <-over.C:
-			s.log.Warn("leadership was lost: the database did not renew it in time", "term", term)
+			s.episodes.Failed(slog.LevelWarn, "", "leadership was lost: the database did not renew it in time", "term", term)
 			stop(errLost)
 		case at := <-renewed:
 			asking = false
@@ -150,10 +154,11 @@ func (s *Store) renew(ctx context.Context, term uint64) time.Time {
 	}, int64(s.cfg.leaseTime), s.cfg.Node, int64(term))
 	if err != nil {
 		if ctx.Err() == nil {
-			s.log.Warn("the lease of leadership was not renewed", "err", err)
+			s.episodes.Failed(slog.LevelWarn, "", "the lease of leadership was not renewed", "err", err)
 		}
 		return time.Time{}
 	}
+	s.episodes.End("", "the lease of leadership was not renewed")
 	if n, err := done.RowsAffected(); err == nil && n == 0 {
 		return gone
 	}

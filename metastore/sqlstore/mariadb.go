@@ -50,6 +50,7 @@ var mariadb = &dialect{
 		}
 		return strings.TrimSuffix(strings.Repeat(one+" UNION ALL ", len(gates)), " UNION ALL "), args
 	},
+	oldest: "SELECT body FROM carillon_runs WHERE tenant = l.tenant AND app = l.name AND ready IS NOT NULL ORDER BY ready LIMIT 1",
 	prune: func(table, _, which string) string {
 		return "DELETE FROM " + table + " WHERE " + which + " LIMIT ?"
 	},

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -91,7 +92,7 @@ func (s *Store) Deliver(ctx context.Context, to metastore.Applier) error {
 	unread := map[int64]bool{}
 	for {
 		if err := s.deliver(ctx, to, unread); err != nil && ctx.Err() == nil && jobs.CodeOf(err) != jobs.Unavailable {
-			s.log.Warn("the outbox was not delivered", "err", err)
+			s.episodes.Failed(slog.LevelWarn, "", "the outbox was not delivered", "err", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -128,6 +128,7 @@ func TestPlans(t *testing.T) {
 		for what, ask := range map[string]func(context.Context) error{
 			"waking runs":        func(ctx context.Context) error { _, _, err := s.Waking(ctx, time.Now(), 10); return err },
 			"runs to claim":      func(ctx context.Context) error { _, err := s.Ready(ctx, tenant, "app", 10); return err },
+			"the backlog":        func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
 			"attempts under way": func(ctx context.Context) error { _, err := s.Leased(ctx); return err },
 			"a run": func(ctx context.Context) error {
 				_, err := s.Run(ctx, tenant, jobs.ID{1})
@@ -149,16 +150,16 @@ func TestPlans(t *testing.T) {
 				t.Errorf("%s: nothing was asked", what)
 			}
 			for _, a := range heard.heard {
-				if strings.Contains(a.query, " LIMIT ") {
+				if last := len(a.args) - 1; strings.Contains(a.query, " LIMIT ") && a.args[last] != countReady {
 					// A page: the test has few more runs than one query may read.
-					a.args[len(a.args)-1] = int64(10)
+					a.args[last] = int64(10)
 				}
 				var plan strings.Builder
 				rows, err := s.db.Query("EXPLAIN "+a.query, a.args...)
 				if err := each(rows, err, func(func(...any) error) error { return explain(rows, &plan) }); err != nil {
 					t.Fatalf("%s: %s: %v", what, a.query, err)
 				}
-				text := plan.String()
+				text := strings.ReplaceAll(plan.String(), "Seq Scan on carillon_counts", "") // of few rows
 				if !strings.Contains(text, "carillon_runs_") && !strings.Contains(text, "const") && !strings.Contains(text, "PRIMARY") || strings.Contains(text, "Seq Scan") || strings.Contains(text, " ALL ") {
 					t.Errorf("%s: %s\n%s", what, a.query, text)
 				}

@@ -56,6 +56,10 @@ var postgres = &dialect{
 		return "SELECT " + runs.names("r.", runs.columns) + " FROM unnest($1::text[], $2::text[], $3::bigint[]) AS g(tenant, gate, n) CROSS JOIN LATERAL (" +
 			"SELECT * FROM carillon_runs WHERE tenant = g.tenant AND waits = g.gate ORDER BY " + inTurn + " LIMIT g.n) r", []any{tenants, names, n}
 	},
+	// Its index has the priority before the turn: each step goes to the first run of the next priority in use.
+	oldest: "WITH RECURSIVE firsts AS ((" + nextPriority + " ORDER BY priority DESC, ready LIMIT 1) UNION ALL " +
+		"SELECT r.* FROM firsts CROSS JOIN LATERAL (" + nextPriority + " AND priority < firsts.priority ORDER BY priority DESC, ready LIMIT 1) r) " +
+		"SELECT body FROM firsts ORDER BY ready LIMIT 1",
 	prune: func(table, key, which string) string {
 		return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + " FROM " + table + " WHERE " + which + " LIMIT ?)"
 	},
@@ -88,6 +92,9 @@ var postgres = &dialect{
 		return postgresKeeps(commit, fsync, pages), nil
 	},
 }
+
+// nextPriority begins the query for the first run of a priority in the lane l.
+const nextPriority = "SELECT priority, ready, body FROM carillon_runs WHERE tenant = l.tenant AND app = l.name AND ready IS NOT NULL"
 
 // postgresKeeps returns what such settings of PostgreSQL keep.
 func postgresKeeps(commit, fsync, pages string) string {

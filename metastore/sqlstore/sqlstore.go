@@ -28,6 +28,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -62,6 +63,7 @@ type Store struct {
 	dialect    *dialect
 	db         *sql.DB
 	log        *slog.Logger
+	episodes   *episode.Log
 	group      *metastore.Group
 	durability string
 	leads      atomic.Uint64 // the term in which this process does, as far as it knows; 0 = it does not
@@ -119,6 +121,7 @@ func prepared(cfg Config) (*Store, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.NewTextHandler(io.Discard, nil))
 	}
+	s.episodes = episode.New(s.log)
 	if s.dialect, s.db, err = connect(cfg); err != nil {
 		return nil, err
 	}
@@ -175,6 +178,7 @@ func (s *Store) Stats() metastore.Stats { return s.group.Stats() }
 // Close ends all connections. Requests under way fail.
 func (s *Store) Close() error {
 	s.cancel()
+	s.episodes.Reset()
 	s.session.drop()
 	return s.db.Close()
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"log/slog"
 	"time"
 )
 
@@ -42,8 +43,11 @@ func (s *Store) WatchCommits(ctx context.Context, fn func()) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			s.log.Warn("cannot check whether others have committed", "err", err)
-		case n != last:
+			s.episodes.Failed(slog.LevelWarn, "", "cannot check whether others have committed", "err", err)
+		default:
+			s.episodes.End("", "cannot check whether others have committed")
+		}
+		if err == nil && n != last {
 			last = n
 			fn()
 		}

@@ -94,6 +94,7 @@ func showCalendars(tl *telling, w words) string {
 		p := phrase{fmt.Sprintf("calendar %s %q", c.Name, c.Rules)}
 		p.add(c.Zone != "", "in %s", c.Zone)
 		p.add(c.Description != "", "%s", c.Description)
+		p.add(c.Bundle != "", "bundle %s", c.Bundle)
 		p.add(true, "revision %d by %s", c.Revision, c.By)
 		for _, e := range c.Earlier {
 			p.add(true, "until %s %q", since(e.Until), e.Rules)

@@ -15,8 +15,8 @@ import (
 
 // The commands of a story:
 //
-//	register KEY [recurring] [again] [app=a] [worker=w] [version=n] [FIELD=value ...]
-//	edit KEY [clear=FIELD,FIELD] [if=revision] [FIELD=value ...]
+//	register KEY [recurring] [again] [app=a] [worker=w] [version=n] [bundle=b] [FIELD=value ...]
+//	edit KEY [clear=FIELD,FIELD] [if=revision] [bundle=b] [takeover] [leave] [FIELD=value ...]
 //	pause KEY [because=...] [until=+1h]     resume KEY     refresh KEY
 //	create RUN KEY [delay=1h] [due=+1h] [unique=u] [for=1h] [request=idempotency key] [args={...}] [origin=person]
 //	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN] [trace=...]
@@ -30,12 +30,13 @@ import (
 //	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2]
 //	          [newJobs=disabled] [defaults.FIELD=value] [app=a] [reset=NAME,NAME]
 //	          [file] [file.recurringDebug=on] [file.triggeredDebug=on] [file.newJobs=disabled] [file.FIELD=value]
-//	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision]
+//	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision] [bundle=b]
 //	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
 //	signin SESSION ID until=+1h     signout SESSION     trim before=+1h [all]
 //	drain WORKER [off]     mark KEY stopped|served     finalize VERSION
-//	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision]     nocalendar NAME [if=revision]
+//	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision] [bundle=b] [takeover]
+//	nocalendar NAME [if=revision] [bundle=b]
 //
 // All take tenant=, by= (the actor) and reason=. FIELDs are those of the settings, as in JSON;
 // limits=a:2,b:1:10/s,c:2@args.c; retryRules=502+503:3:1s:2;*:1.
@@ -177,7 +178,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 	attempt := func(i int) uint32 { return uint32(tl.number(w.name(i))) }
 	switch w.verb {
 	case "register":
-		k := kernel.Register{App: or(w.take("app"), "app"), Worker: or(w.take("worker"), "w1"), Start: !w.has("again"),
+		k := kernel.Register{App: or(w.take("app"), "app"), Worker: or(w.take("worker"), "w1"), Start: !w.has("again"), Bundle: w.take("bundle"),
 			Job: kernel.Declaration{Key: key, Kind: kernel.Triggered, Version: tl.number(w.take("version"))}}
 		if w.has("recurring") {
 			k.Job.Kind = kernel.Recurring
@@ -188,7 +189,8 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		}
 		return k
 	case "edit":
-		k := kernel.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if"))), Restart: w.has("restart")}
+		k := kernel.Edit{Key: key, IfRevision: uint64(tl.number(w.take("if"))), Restart: w.has("restart"),
+			Bundle: w.take("bundle"), TakeOver: w.has("takeover"), Leave: w.has("leave")}
 		if c := w.take("clear"); c != "" {
 			k.Clear = strings.Split(c, ",")
 		}
@@ -240,17 +242,18 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 	case "expand":
 		return tl.expand(tenant, w)
 	case "delete":
-		return kernel.Delete{Key: key, IfRevision: uint64(tl.number(w.take("if")))}
+		return kernel.Delete{Key: key, IfRevision: uint64(tl.number(w.take("if"))), Bundle: w.take("bundle")}
 	case "grant", "revoke", "signin", "signout":
 		return tl.access(w)
 	case "calendar":
-		k := kernel.SetCalendar{Name: w.name(0), Zone: w.take("zone"), Description: w.take("description"), IfRevision: uint64(tl.number(w.take("if")))}
+		k := kernel.SetCalendar{Name: w.name(0), Zone: w.take("zone"), Description: w.take("description"), IfRevision: uint64(tl.number(w.take("if"))),
+			Bundle: w.take("bundle"), TakeOver: w.has("takeover")}
 		if rules := w.take("rules"); rules != "" {
 			k.Rules = strings.Split(rules, ";")
 		}
 		return k
 	case "nocalendar":
-		return kernel.DropCalendar{Name: w.name(0), IfRevision: uint64(tl.number(w.take("if")))}
+		return kernel.DropCalendar{Name: w.name(0), IfRevision: uint64(tl.number(w.take("if"))), Bundle: w.take("bundle")}
 	case "purge":
 		return kernel.Purge{Key: key, Before: tl.at(w.take("before"))}
 	case "purgeaudit":

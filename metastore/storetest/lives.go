@@ -270,6 +270,10 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	for _, l := range lanes {
 		unordered = append(unordered, note("lane", l, err))
 	}
+	backlog, err := a.Backlog(ctx)
+	for _, b := range backlog {
+		unordered = append(unordered, note("backlog", b.Lane, err), note("backlog since", b.Since.UnixNano(), nil))
+	}
 	refs, err := a.Unserved(ctx, 1000)
 	for _, r := range refs {
 		unordered = append(unordered, note("unserved", r, err))

@@ -164,6 +164,8 @@ func (tl *telling) definition(d *kernel.Definition) string {
 	}
 	p.add(d.Tenant != jobs.DefaultTenant, "of %s", d.Tenant)
 	p.add(d.Version > 0, "version %d", d.Version)
+	p.add(!d.Registered, "not registered")
+	p.add(d.Bundle != "", "%s", strings.Join(append([]string{"bundle", d.Bundle}, d.BundleFields...), " "))
 	p.add(len(d.Code.Given()) > 0, "code %s", strings.Join(d.Code.Given(), " "))
 	p.add(len(d.Edits.Given()) > 0, "edits %s", strings.Join(d.Edits.Given(), " "))
 	if d.Kind == kernel.Recurring {

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +23,7 @@ import (
 //	changes N            jobs changed since a change number
 //	waking               runs that wake by now, and the next time
 //	ready APP            runs to claim      leased               attempts under way
+//	backlog              how many runs each app has to claim, and since when the oldest
 //	unserved             gates with a free slot and a waiter
 //	lapsed               expired unique keys
 //	tokens               all tokens         session SESSION      a session
@@ -31,7 +34,7 @@ import (
 func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
-		"changes": showChanges, "waking": showWaking, "ready": showReady, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
+		"changes": showChanges, "waking": showWaking, "ready": showReady, "backlog": showBacklog, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
 		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "audits": showAudits, "versions": showVersions, "aged": showAged,
 	}[verb]
 }
@@ -204,6 +207,19 @@ func inTurn(t *testing.T, list []*kernel.Run) []*kernel.Run {
 		}
 	}
 	return list
+}
+
+func showBacklog(tl *telling, _ words) string {
+	list, err := tl.leader().Backlog(tl.t.Context())
+	if err != nil {
+		return refusedRead(err)
+	}
+	slices.SortFunc(list, func(a, b metastore.Backlog) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.App, b.App))
+	})
+	return several(list, func(b metastore.Backlog) string {
+		return fmt.Sprintf("%s of %s: %d since %s", b.App, b.Tenant, b.Ready, since(b.Since))
+	})
 }
 
 func showLeased(tl *telling, _ words) string {

@@ -76,7 +76,7 @@ func (a *asker) showCalendar(got answer) error {
 		for i, k := range c.Jobs {
 			keys[i] = string(k)
 		}
-		p.facts("calendar", c.Name, "description", clean(c.Description), "zone", or(c.Zone, "UTC"), "used by", or(strings.Join(keys, " "), "no job"),
+		p.facts("calendar", c.Name, "description", clean(c.Description), "zone", or(c.Zone, "UTC"), "bundle", c.Bundle, "used by", or(strings.Join(keys, " "), "no job"),
 			"revision", strconv.FormatUint(c.Revision, 10), "changed", p.moment(&c.Changed)+" by "+clean(c.By))
 		p.line("")
 		for _, r := range c.Rules {

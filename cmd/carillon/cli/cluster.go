@@ -48,7 +48,7 @@ func clusterTable(p *page, c *api.Cluster) {
 		switch {
 		case n.Leads:
 			state = fmt.Sprintf("leads, term %d", n.Term)
-		case n.Online && n.Copy != nil && !n.Copy.Voter:
+		case n.Online && n.Copy != nil && (!n.Copy.Voter || n.Copy.Reached && !n.Copy.Current):
 			state = "catching up"
 		case n.Online && n.Share != nil:
 			state = "fires"

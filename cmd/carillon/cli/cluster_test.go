@@ -16,9 +16,9 @@ func TestClusterTable(t *testing.T) {
 		Tolerates: 0, Text: "2 of 3 nodes answer: no other may fail",
 		Nodes: []api.Member{
 			{Name: "n1", Address: "https://n1:8080", Online: true, Leads: true, Term: 7, Seen: ago(0), Since: ago(time.Hour),
-				Copy: &api.Copy{ID: "a", Voter: true, Reached: true, Applied: 123_456, LogBytes: 70 << 20, ArchiveBytes: 3 << 30}},
+				Copy: &api.Copy{ID: "a", Voter: true, Reached: true, Current: true, Applied: 123_456, LogBytes: 70 << 20, ArchiveBytes: 3 << 30}},
 			{Name: "n2", Address: "https://n2:8080", Online: true, Here: true, Seen: ago(2 * time.Second), Skew: -0.0123,
-				Copy: &api.Copy{ID: "b", Voter: true, Reached: true, Applied: 123_455, LogBytes: 68 << 20, ArchiveBytes: 3 << 30}},
+				Copy: &api.Copy{ID: "b", Voter: true, Reached: true, Current: true, Applied: 123_455, LogBytes: 68 << 20, ArchiveBytes: 3 << 30}},
 			{Name: "n3", Address: "https://n3:8080", Seen: ago(90 * time.Second), Copy: &api.Copy{ID: "c", Voter: true}},
 		},
 		Elections: []api.Election{
@@ -43,6 +43,16 @@ TERM  LEADER  FROM      TO        ENDED BECAUSE
 `
 	if got := strings.TrimSpace(p.String()); got != strings.TrimSpace(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// A voter that was restarted is catching up until it has all recent commits.
+func TestClusterTableOfACatchUp(t *testing.T) {
+	c := api.Cluster{Nodes: []api.Member{{Name: "n2", Online: true, Copy: &api.Copy{ID: "b", Voter: true, Reached: true, Applied: 7}}}}
+	p := &page{}
+	clusterTable(p, &c)
+	if got := p.String(); !strings.Contains(got, "n2    catching up") {
+		t.Errorf("got\n%s", got)
 	}
 }
 

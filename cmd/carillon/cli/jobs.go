@@ -76,7 +76,7 @@ func decoded[T any](items []json.RawMessage) ([]T, error) {
 }
 
 func (a *asker) jobsList() *cobra.Command {
-	var app, tag, match, text, kind string
+	var app, tag, bundle, match, text, kind string
 	var paused bool
 	var every watch
 	var c *cobra.Command
@@ -85,7 +85,7 @@ func (a *asker) jobsList() *cobra.Command {
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
 				q := url.Values{}
-				for name, text := range map[string]string{"app": app, "tag": tag, "match": match} {
+				for name, text := range map[string]string{"app": app, "tag": tag, "bundle": bundle, "match": match} {
 					set(q, name, text)
 				}
 				set(q, "q", text)
@@ -111,6 +111,7 @@ func (a *asker) jobsList() *cobra.Command {
 		})}
 	c.Flags().StringVar(&app, "app", "", "only jobs of this app (worker group)")
 	c.Flags().StringVar(&tag, "tag", "", "only jobs with this tag")
+	c.Flags().StringVar(&bundle, "bundle", "", "only jobs of this bundle (see carillon apply)")
 	c.Flags().StringVar(&match, "match", "", "only jobs whose key matches, such as 'billing.*'")
 	c.Flags().StringVar(&text, "search", "", "part of the key, the name, the description or a tag")
 	c.Flags().StringVar(&kind, "kind", "", "only recurring or only triggered jobs")
@@ -235,7 +236,7 @@ func jobPage(p *page, j *api.Job) {
 	if j.Paused != nil {
 		state = p.state("paused") + pauseText(p, j.Paused)
 	}
-	p.facts("key", string(j.Key), "kind", j.Kind, "app", j.App, "state", state, "schedule means", clean(j.Words), "trouble", p.paint(red, clean(j.Trouble)),
+	p.facts("key", string(j.Key), "kind", j.Kind, "app", j.App, "bundle", j.Bundle, "state", state, "schedule means", clean(j.Words), "trouble", p.paint(red, clean(j.Trouble)),
 		"warnings", p.paint(yellow, clean(strings.Join(j.Warnings, "; "))), "code version", strconv.Itoa(j.Version), "revision", strconv.FormatUint(j.Revision, 10),
 		"created", p.moment(&j.Created), "changed", p.moment(&j.Changed))
 	p.line("")

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -52,7 +53,7 @@ func (a *asker) form(v view) (string, error) {
 		if err := json.Indent(&b, v.raw, "", "  "); err != nil {
 			return "", fmt.Errorf("the server's response is not JSON: %w", err)
 		}
-		return strings.TrimRight(b.String(), "\n") + "\n", nil
+		return strings.TrimRight(unescaped(b.Bytes()), "\n") + "\n", nil
 	case "yaml":
 		return toYAML(v.raw)
 	case "name":
@@ -67,6 +68,23 @@ func (a *asker) form(v view) (string, error) {
 	}
 	return p.String(), nil
 }
+
+// unescaped returns JSON with &, < and > as they are: encoding/json escapes them for HTML, and a terminal is none.
+func unescaped(raw []byte) string {
+	return htmlEscape.ReplaceAllStringFunc(string(raw), func(s string) string {
+		switch strings.ToLower(s) {
+		case `\u0026`:
+			return "&"
+		case `\u003c`:
+			return "<"
+		case `\u003e`:
+			return ">"
+		}
+		return s // another escape, such as a backslash, which must not begin the next one
+	})
+}
+
+var htmlEscape = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
 
 // remark prints a hint to the error output.
 func (a *asker) remark(format string, args ...any) {
@@ -272,5 +290,5 @@ func compact(raw []byte) string {
 	if json.Compact(&b, raw) != nil {
 		return clean(string(raw))
 	}
-	return clean(b.String())
+	return clean(unescaped(b.Bytes()))
 }

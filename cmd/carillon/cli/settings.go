@@ -96,7 +96,7 @@ func plainValue(v any) string {
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	case []any:
 		raw, _ := json.Marshal(v) // it was JSON
-		return clean(string(raw))
+		return clean(unescaped(raw))
 	}
 	return clean(or(fmt.Sprint(v), "none"))
 }

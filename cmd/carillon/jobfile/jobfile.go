@@ -2,8 +2,8 @@
 //
 // It is not promised to programs outside this module.
 //
-// Where to start: [Parse]. A file is YAML (or JSON), one document or several, each with a list "jobs:". Errors have
-// file and line.
+// Where to start: [Content.Add]. A file is YAML (or JSON), one document or several, each with a list "jobs:". Errors
+// have file and line.
 package jobfile
 
 import (
@@ -108,10 +108,10 @@ func Parse(file string, raw []byte, field func(name string) error) ([]Stated, er
 		for i := 0; i+1 < len(top.Content); i += 2 {
 			name, value := top.Content[i], top.Content[i+1]
 			switch {
-			case name.Value == "calendars":
-				continue // see Calendars
+			case name.Value == "calendars", name.Value == "bundle":
+				continue // see Calendars and Bundle
 			case name.Value != "jobs":
-				return nil, misread(file, name, "%q is not known here; a file has \"jobs:\" and \"calendars:\"", name.Value)
+				return nil, misread(file, name, "%q is not known here; a file has \"jobs:\", \"calendars:\" and \"bundle:\"", name.Value)
 			case value.Kind != yaml.SequenceNode:
 				return nil, misread(file, value, "jobs: is a list, each item with a key")
 			}
@@ -124,6 +124,75 @@ func Parse(file string, raw []byte, field func(name string) error) ([]Stated, er
 			}
 		}
 	}
+}
+
+// Bundle returns the bundle that a file names, or "", and its position.
+func Bundle(file string, raw []byte) (name, place string, err error) {
+	if file == Piped {
+		file = "(stdin)"
+	}
+	d := yaml.NewDecoder(bytes.NewReader(raw))
+	for {
+		var doc yaml.Node
+		if err := d.Decode(&doc); err == io.EOF {
+			return name, place, nil
+		} else if err != nil {
+			return "", "", misread(file, &doc, "%s", strings.TrimPrefix(err.Error(), "yaml: "))
+		}
+		if len(doc.Content) == 0 || doc.Content[0].Kind != yaml.MappingNode {
+			continue
+		}
+		top := doc.Content[0]
+		for i := 0; i+1 < len(top.Content); i += 2 {
+			if top.Content[i].Value != "bundle" {
+				continue
+			}
+			value := top.Content[i+1]
+			if value.Kind != yaml.ScalarNode || value.Tag != "!!str" {
+				return "", "", misread(file, value, "bundle: is a name")
+			}
+			if err := kernel.CheckName("bundle", value.Value); err != nil {
+				return "", "", misread(file, value, "%v", err)
+			}
+			if name != "" && name != value.Value {
+				return "", "", misread(file, value, "bundle %s differs from bundle %s in %s: apply them one by one", value.Value, name, place)
+			}
+			name, place = value.Value, fmt.Sprintf("%s:%d", file, value.Line)
+		}
+	}
+}
+
+// Content is what files that are applied together have.
+type Content struct {
+	Bundle    string // the only one that a file names; "" = none
+	Jobs      []Stated
+	Calendars []Calendar
+
+	place string // of Bundle
+}
+
+// Add parses a file. field returns an error for an invalid field name.
+func (c *Content) Add(file string, raw []byte, field func(name string) error) error {
+	list, err := Parse(file, raw, field)
+	if err != nil {
+		return err
+	}
+	calendars, err := Calendars(file, raw)
+	if err != nil {
+		return err
+	}
+	bundle, place, err := Bundle(file, raw)
+	if err != nil {
+		return err
+	}
+	if bundle != "" {
+		if c.Bundle != "" && c.Bundle != bundle {
+			return kernel.Invalid("%s: bundle %s differs from bundle %s in %s: apply them one by one", place, bundle, c.Bundle, c.place)
+		}
+		c.Bundle, c.place = bundle, place
+	}
+	c.Jobs, c.Calendars = append(c.Jobs, list...), append(c.Calendars, calendars...)
+	return nil
 }
 
 func misread(file string, n *yaml.Node, format string, args ...any) error {

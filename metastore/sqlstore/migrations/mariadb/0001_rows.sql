@@ -91,7 +91,7 @@ CREATE TABLE IF NOT EXISTS carillon_counts (
     name   varbinary(400) NOT NULL,
     state  smallint       NOT NULL,
     n      bigint         NOT NULL,
-    PRIMARY KEY (tenant, what, name, state)
+    PRIMARY KEY (what, tenant, name, state)
 ) ENGINE = InnoDB;
 
 -- What handlers wrote.

@@ -88,7 +88,7 @@ CREATE TABLE carillon_counts (
     name   text COLLATE "C" NOT NULL,
     state  smallint NOT NULL,
     n      bigint   NOT NULL,
-    PRIMARY KEY (tenant, what, name, state)
+    PRIMARY KEY (what, tenant, name, state)
 );
 
 -- What handlers wrote.
