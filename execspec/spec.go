@@ -42,22 +42,25 @@ const (
 	None = "none" // nothing
 )
 
-// Limits are the resource limits of each process of the command; 0 = those of the worker.
+// Limits are the resource limits of a command; 0 = those of the worker. Those of the first group are for each process,
+// except that a worker with cgroups limits the memory of the whole command. The second group needs such a worker.
 type Limits struct {
-	Memory   int64 `json:"memory,omitempty"`   // bytes of address space
+	Memory   int64 `json:"memory,omitempty"`   // bytes: of address space, or in a cgroup of memory
 	CPU      int64 `json:"cpu,omitempty"`      // seconds of processor time
 	FileSize int64 `json:"fileSize,omitempty"` // bytes of a file that it writes
 	Files    int64 `json:"files,omitempty"`    // open files
-}
 
-// Any reports whether there is a limit.
-func (l Limits) Any() bool { return l != Limits{} }
+	Processes int64   `json:"processes,omitempty"` // processes and threads at a time
+	CPUs      float64 `json:"cpus,omitempty"`      // processors that it uses at a time, such as 0.5
+}
 
 const (
 	maxArgv     = 1_000
 	maxEnv      = 200
 	defaultKill = 10 * time.Second
 	maxKill     = 10 * time.Minute
+	leastCPUs   = 0.01 // the kernel's shortest quota in its usual period
+	maxCPUs     = 10_000
 )
 
 // Fault is the error about a part of a definition, such as env.PATH.
@@ -155,10 +158,14 @@ func (c *Command) check() error {
 			}
 		}
 	}
-	for place, n := range map[string]int64{"memory": c.Limits.Memory, "cpu": c.Limits.CPU, "fileSize": c.Limits.FileSize, "files": c.Limits.Files} {
+	for place, n := range map[string]int64{"memory": c.Limits.Memory, "cpu": c.Limits.CPU, "fileSize": c.Limits.FileSize,
+		"files": c.Limits.Files, "processes": c.Limits.Processes} {
 		if n < 0 {
 			return wrong("limits."+place, "is negative: want a positive number")
 		}
+	}
+	if n := c.Limits.CPUs; n != 0 && (n < leastCPUs || n > maxCPUs) {
+		return wrong("limits.cpus", "invalid number %v: want %v to %d processors", n, leastCPUs, maxCPUs)
 	}
 	return nil
 }

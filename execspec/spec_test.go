@@ -9,11 +9,11 @@ import (
 )
 
 func TestParse(t *testing.T) {
-	c, err := execspec.Parse([]byte(`{"argv":["backup","--all"],"env":{"A":"b=c"},"dir":"/srv","user":"backup","stdin":"none","killAfter":"30s","noRetry":[64],"snooze":[75],"limits":{"memory":1048576}}`))
-	if err != nil || c.Argv[1] != "--all" || c.Grace() != 30*time.Second || !c.Limits.Any() {
+	c, err := execspec.Parse([]byte(`{"argv":["backup","--all"],"env":{"A":"b=c"},"dir":"/srv","user":"backup","stdin":"none","killAfter":"30s","noRetry":[64],"snooze":[75],"limits":{"memory":1048576,"processes":9,"cpus":0.5}}`))
+	if err != nil || c.Argv[1] != "--all" || c.Grace() != 30*time.Second || c.Limits != (execspec.Limits{Memory: 1 << 20, Processes: 9, CPUs: 0.5}) {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if c, err := execspec.Parse([]byte(`{"script":"a | b"}`)); err != nil || c.Grace() != 10*time.Second || c.Limits.Any() {
+	if c, err := execspec.Parse([]byte(`{"script":"a | b"}`)); err != nil || c.Grace() != 10*time.Second || c.Limits != (execspec.Limits{}) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 }
@@ -41,6 +41,9 @@ func TestRefused(t *testing.T) {
 		`{"argv":["a"],"noRetry":[0]}`:              {"noRetry", "1 to 255"},
 		`{"argv":["a"],"snooze":[256]}`:             {"snooze", "1 to 255"},
 		`{"argv":["a"],"limits":{"cpu":-1}}`:        {"limits.cpu", "negative"},
+		`{"argv":["a"],"limits":{"processes":-1}}`:  {"limits.processes", "negative"},
+		`{"argv":["a"],"limits":{"cpus":-1}}`:       {"limits.cpus", "0.01 to"},
+		`{"argv":["a"],"limits":{"cpus":0.001}}`:    {"limits.cpus", "0.01 to"},
 	} {
 		place, err := execspec.Check([]byte(raw))
 		if err == nil || place != want[0] || !strings.Contains(err.Error(), want[1]) {

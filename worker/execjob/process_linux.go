@@ -1,7 +1,6 @@
 package execjob
 
 import (
-	"os/exec"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -12,9 +11,10 @@ func endWithWorker(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGKILL
 
 // reap waits for the end of a command and kills what it left behind: before Wait, after which another process group
 // may have its number.
-func reap(cmd *exec.Cmd) error {
-	for unix.Waitid(unix.P_PID, cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+func reap(p *process) error {
+	for unix.Waitid(unix.P_PID, p.cmd.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
 	}
-	kill(cmd)
-	return cmd.Wait()
+	p.kill()
+	p.gone()
+	return p.cmd.Wait()
 }

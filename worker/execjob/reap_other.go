@@ -2,11 +2,10 @@
 
 package execjob
 
-import "os/exec"
-
 // reap waits for the end of a command and kills what it left behind.
-func reap(cmd *exec.Cmd) error {
-	err := cmd.Wait()
-	kill(cmd)
+func reap(p *process) error {
+	err := p.cmd.Wait()
+	p.kill()
+	p.gone()
 	return err
 }

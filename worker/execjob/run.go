@@ -15,7 +15,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/execspec"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -34,9 +36,13 @@ const (
 	longestLine = 8 << 10
 )
 
-// run runs a command to its end. When ctx ends, all of its processes get SIGTERM, and later SIGKILL.
+// run runs a command to its end. When ctx ends, its process group gets SIGTERM, and later SIGKILL.
 func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptInfo, args []byte, runLog *slog.Logger) error {
 	file, rest, err := r.program(c)
+	if err != nil {
+		return err
+	}
+	who, err := r.account(c.User)
 	if err != nil {
 		return err
 	}
@@ -45,59 +51,117 @@ func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptIn
 		if dir, err = os.MkdirTemp("", "carillon-exec-"); err != nil {
 			return fmt.Errorf("create a working directory: %w", err)
 		}
-		defer os.RemoveAll(dir)
+		defer func() {
+			if err := os.RemoveAll(dir); err != nil {
+				runLog.Warn("the working directory of the command was not removed", "err", err)
+			}
+		}()
+		if err := who.give(dir); err != nil {
+			return fmt.Errorf("create a working directory: %w", err)
+		}
+	} else if info, err := os.Stat(dir); err != nil {
+		return jobs.Fail(codeNotFound, fmt.Errorf("dir is not usable on this host: %w", err))
+	} else if !info.IsDir() {
+		return jobs.Fail(codeNotFound, fmt.Errorf("dir %s is not a directory", dir))
 	}
-	if c.Limits.Any() {
-		if file, rest, err = limited(c.Limits, file, rest); err != nil {
+	limits := c.Limits
+	if r.groups != nil {
+		limits.Memory = 0 // it limits the cgroup
+	} else if limits.Processes > 0 || limits.CPUs > 0 {
+		return jobs.Fail(codeNotAllowed, errors.New("limits.processes and limits.cpus need a worker with cgroups: start it with --exec-cgroup"))
+	}
+	arg0 := cmp.Or(strings.Join(c.Argv[:min(1, len(c.Argv))], ""), file)
+	if limits.Memory+limits.CPU+limits.FileSize+limits.Files > 0 {
+		if file, rest, err = limited(limits, file, rest); err != nil {
 			return err
 		}
+		arg0 = file
 	}
 	cmd := exec.Command(file, rest...)
-	cmd.Args[0] = cmp.Or(strings.Join(c.Argv[:min(1, len(c.Argv))], ""), file)
-	if c.Limits.Any() {
-		cmd.Args[0] = file
-	}
-	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, r.environment(c, at, args, dir), pipesOpen
+	cmd.Args[0] = arg0
+	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, r.environment(c, who, at, args, dir), pipesOpen
 	if c.Stdin != execspec.None {
 		cmd.Stdin = bytes.NewReader(args)
 	}
-	if err := r.as(cmd, c.User, dir, c.Dir == ""); err != nil {
-		return err
-	}
+	who.become(cmd)
 	out, errs := &lines{runLog: runLog}, &lines{runLog: runLog, stream: "stderr"}
 	cmd.Stdout, cmd.Stderr = out, errs
-	err = live(ctx, cmd, c.Grace(), runLog)
+	box, err := r.groups.child(fmt.Sprintf("%s-%d-", at.Run, at.Number), c.Limits, runLog)
+	if err != nil {
+		return err
+	}
+	defer box.remove()
+	err = r.live(ctx, &process{cmd: cmd, as: who.as(), box: box}, c.Grace(), runLog)
 	out.end()
 	errs.end()
+	starved := box.outOfMemory()
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		return cause
 	}
-	return ending(c, err, errs.last())
+	return ending(c, err, starved, errs.last())
+}
+
+// process is a command that runs.
+type process struct {
+	cmd *exec.Cmd
+	as  string // " as USER", or nothing
+	box *cgroup
+
+	mu     sync.Mutex
+	reaped bool // another process group may have its number from now on
+}
+
+// terminate asks the command to end.
+func (p *process) terminate() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		terminate(p.cmd)
+	}
+}
+
+// kill ends all processes of the command.
+func (p *process) kill() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.reaped {
+		kill(p.cmd)
+	}
+	p.box.kill()
+}
+
+// gone marks that the number of the command is not its own any more.
+func (p *process) gone() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.reaped = true
 }
 
 // live starts a command and waits for its end. The thread that starts it stays until then: the operating system ends
 // the command with it, when the worker is killed.
-func live(ctx context.Context, cmd *exec.Cmd, grace time.Duration, runLog *slog.Logger) error {
-	own(cmd)
+func (r *Runner) live(ctx context.Context, p *process, grace time.Duration, runLog *slog.Logger) error {
+	own(p.cmd)
+	p.box.hold(p.cmd.SysProcAttr)
 	started, ended := make(chan error, 1), make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := cmd.Start()
+		err := p.cmd.Start()
 		if started <- err; err == nil {
-			ended <- reap(cmd)
+			ended <- reap(p)
 		}
 	}()
 	if err := <-started; err != nil {
-		return fmt.Errorf("start %s: %w", cmd.Path, err)
+		return jobs.Fail(codeNotStarted, fmt.Errorf("start %s in %s%s: %w", p.cmd.Path, p.cmd.Dir, p.as, err))
 	}
+	defer r.running(p)()
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
 	runLog.Warn("the command is asked to end (SIGTERM)", "cause", context.Cause(ctx).Error())
-	terminate(cmd)
+	p.terminate()
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	select {
@@ -105,13 +169,13 @@ func live(ctx context.Context, cmd *exec.Cmd, grace time.Duration, runLog *slog.
 		return err
 	case <-timer.C:
 		runLog.Warn("the command did not end: it is killed (SIGKILL)", "grace", grace.String())
-		kill(cmd)
+		p.kill()
 	}
 	return <-ended
 }
 
-// ending converts the end of a command to the outcome of the attempt.
-func ending(c *execspec.Command, err error, last string) error {
+// ending converts the end of a command to the outcome of the attempt. starved is why the kernel ended it, or nil.
+func ending(c *execspec.Command, err, starved error, last string) error {
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // something that it left behind had its output open
 		return nil
 	}
@@ -123,6 +187,9 @@ func ending(c *execspec.Command, err error, last string) error {
 		last = ": " + last
 	}
 	number := exit.ExitCode()
+	if starved != nil {
+		return jobs.Fail("out_of_memory", fmt.Errorf("%w%s", starved, last))
+	}
 	if number < 0 {
 		name := signalOf(exit.ProcessState)
 		return jobs.Fail("signal_"+name, fmt.Errorf("ended by signal %s%s", name, last))
@@ -188,19 +255,33 @@ func (l *lines) Write(b []byte) (int, error) {
 	l.tail = l.tail[max(0, len(l.tail)-longestError):]
 	l.rest = append(l.rest, b...)
 	for {
-		i := bytes.IndexByte(l.rest, '\n')
+		i := bytes.IndexByte(l.rest[:min(len(l.rest), longestLine+1)], '\n')
 		switch {
-		case i >= 0 && i <= longestLine:
+		case i >= 0:
 			l.line(l.rest[:i])
 			l.rest = l.rest[i+1:]
 		case len(l.rest) > longestLine:
-			l.line(l.rest[:longestLine])
-			l.rest = l.rest[longestLine:]
+			end := whole(l.rest[:longestLine])
+			l.line(l.rest[:end])
+			l.rest = l.rest[end:]
 		default:
 			l.rest = append([]byte(nil), l.rest...) // or it would hold on to all that was written
 			return n, nil
 		}
 	}
+}
+
+// whole returns the length of b without a character that continues behind it.
+func whole(b []byte) int {
+	for i := len(b) - 1; i >= max(0, len(b)-utf8.UTFMax); i-- {
+		if utf8.RuneStart(b[i]) {
+			if !utf8.FullRune(b[i:]) {
+				return i
+			}
+			break
+		}
+	}
+	return len(b)
 }
 
 func (l *lines) line(b []byte) {

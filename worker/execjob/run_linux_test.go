@@ -71,7 +71,7 @@ func run(ctx context.Context, t *testing.T, c Config, command, args string) (str
 	}
 	s := new(sink)
 	err = r.run(ctx, parsed, attempt, []byte(args), s.logger())
-	return s.String(), err
+	return s.String(), errors.Join(err, r.Close())
 }
 
 func codeOf(err error) string { return outcome.CodeOf(err) }
@@ -92,7 +92,8 @@ func TestOutcomes(t *testing.T) {
 		"a signal":              {`{"script":"kill -SEGV $$"}`, "signal_SIGSEGV", "ended by signal SIGSEGV", false, false},
 		"no such program":       {`{"argv":["no-such-program"]}`, "not_found", "is not in the PATH", false, false},
 		"no such file":          {`{"argv":["/no/such/program"]}`, "not_found", "is not on this host", false, false},
-		"no such directory":     {`{"argv":["true"],"dir":"/no/such/directory"}`, "", "no such", false, false},
+		"no such directory":     {`{"argv":["true"],"dir":"/no/such/directory"}`, "not_found", "/no/such/directory: no such", false, false},
+		"no directory":          {`{"argv":["true"],"dir":"/etc/passwd"}`, "not_found", "/etc/passwd is not a directory", false, false},
 		"what it leaves behind": {`{"script":"sleep 600 & echo started"}`, "", "", false, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,17 +20,21 @@ const App = "exec"
 // Config says what a worker lets jobs run.
 type Config struct {
 	// Allow lists the programs that may run: absolute paths, in which * matches within one folder, such as
-	// /opt/jobs/*. Symbolic links are followed first. A single * allows every program. Required.
+	// /opt/jobs/*. Symbolic links are followed first: those of a program, and those before the first * of a path here.
+	// A single * allows every program. Required, unless Shell is set.
 	Allow []string
 	// Shell runs scripts: an absolute path, such as /bin/sh. "" = jobs with a script are refused.
 	Shell string
-	// Users are the users as whom jobs may run; the worker must run as root to become one of them.
+	// Users are the users as whom jobs may run; the worker must run as root to become one of them. With users, a job
+	// must name one: root runs nothing by an omission.
 	Users []string
 	// Env names variables that jobs may set. Variables such as BASH_ENV make a program run others, so without a shell and
 	// without * in Allow, which permit anything, jobs may set no others.
 	Env []string
 	// Pass names variables of the worker's environment that commands get. PATH, HOME, LANG and TZ are always passed.
 	Pass []string
+	// Cgroup is a delegated cgroup (v2), in which each attempt gets one of its own; "" = none. Workers may share it.
+	Cgroup string
 }
 
 // Source reads the command of a job, as it was saved, and the job's revision.
@@ -41,8 +45,11 @@ type Runner struct {
 	cfg    Config
 	source Source
 
+	groups *cgroups // nil without Config.Cgroup
+
 	mu    sync.Mutex
 	known map[jobs.Key]known
+	now   map[*process]struct{} // those that run
 }
 
 // known is the command of a job's revision.
@@ -52,7 +59,8 @@ type known struct {
 	err      error
 }
 
-// New returns a runner. It refuses a configuration that would run nothing, or more than it seems to.
+// New returns a runner. It refuses a configuration that would run nothing, or more than it seems to. With a cgroup, it
+// ends what workers left in it that died. Call Close after the last run.
 func New(source Source, c Config) (*Runner, error) {
 	if len(c.Allow) == 0 && c.Shell == "" {
 		return nil, fmt.Errorf("no program is allowed: name them with --exec-allow, such as /opt/jobs/*, or * for all; or a shell for scripts with --exec-shell")
@@ -71,7 +79,36 @@ func New(source Source, c Config) (*Runner, error) {
 	if len(c.Users) > 0 && os.Geteuid() != 0 {
 		return nil, fmt.Errorf("jobs may run as %s only if the worker runs as root", strings.Join(c.Users, ", "))
 	}
-	return &Runner{cfg: c, source: source, known: map[jobs.Key]known{}}, nil
+	r := &Runner{cfg: c, source: source, known: map[jobs.Key]known{}, now: map[*process]struct{}{}}
+	if c.Cgroup != "" {
+		var err error
+		if r.groups, err = openCgroups(c.Cgroup); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Close kills the commands that still run: those of a worker that has stopped waiting for them.
+func (r *Runner) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.now {
+		p.kill()
+	}
+	return r.groups.close()
+}
+
+// running registers a command that runs, and returns a function that removes it.
+func (r *Runner) running(p *process) func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.now[p] = struct{}{}
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		delete(r.now, p)
+	}
 }
 
 // Run runs an attempt of any job with a command: use it as worker.Config.Others, with "exec" as Only.
@@ -110,6 +147,7 @@ func (r *Runner) command(ctx context.Context, at jobs.AttemptInfo) (*execspec.Co
 const (
 	codeNotAllowed = "not_allowed"
 	codeNotFound   = "not_found"
+	codeNotStarted = "not_started"
 )
 
 // program returns the path of the program of a command, with its arguments, if it may run here.
@@ -121,21 +159,21 @@ func (r *Runner) program(c *execspec.Command) (file string, args []string, err e
 		return r.cfg.Shell, []string{"-c", c.Script}, nil
 	}
 	file = c.Argv[0]
-	if !strings.ContainsRune(file, filepath.Separator) {
+	switch {
+	case !strings.ContainsRune(file, filepath.Separator):
 		if file, err = exec.LookPath(file); err != nil {
 			return "", nil, jobs.Fail(codeNotFound, fmt.Errorf("program %q is not in the PATH of this worker", c.Argv[0]))
 		}
+	case !filepath.IsAbs(file) && c.Dir == "":
+		return "", nil, jobs.Fail(codeNotFound, fmt.Errorf("program %q is relative, and the job has no dir: want an absolute path", file))
+	case !filepath.IsAbs(file):
+		file = filepath.Join(c.Dir, file)
 	}
-	if file, err = filepath.Abs(file); err == nil {
-		file, err = filepath.EvalSymlinks(file)
-	}
-	if err != nil {
+	// What is checked is what starts: a path without links.
+	if file, err = filepath.EvalSymlinks(file); err != nil {
 		return "", nil, jobs.Fail(codeNotFound, fmt.Errorf("program %q is not on this host: %w", c.Argv[0], err))
 	}
-	if !slices.ContainsFunc(r.cfg.Allow, func(pattern string) bool {
-		ok, _ := filepath.Match(pattern, file)
-		return ok || pattern == "*"
-	}) {
+	if !slices.ContainsFunc(r.cfg.Allow, func(pattern string) bool { return pattern == "*" || matches(pattern, file) }) {
 		return "", nil, jobs.Fail(codeNotAllowed, fmt.Errorf("program %s is not allowed on this worker: --exec-allow names those that are", file))
 	}
 	if r.cfg.Shell == "" && !slices.Contains(r.cfg.Allow, "*") {
@@ -148,15 +186,36 @@ func (r *Runner) program(c *execspec.Command) (file string, args []string, err e
 	return file, c.Argv[1:], nil
 }
 
-// environment returns the variables of a command.
-func (r *Runner) environment(c *execspec.Command, at jobs.AttemptInfo, args []byte, dir string) []string {
+// matches reports whether a pattern of programs permits a file. The part before its first * may have links: they are
+// the operator's. They are followed each time, as a deployment may move them.
+func matches(pattern, file string) bool {
+	if ok, _ := filepath.Match(pattern, file); ok {
+		return true
+	}
+	fixed, rest := pattern, ""
+	for strings.ContainsAny(fixed, `*?[`) {
+		fixed, rest = filepath.Dir(fixed), filepath.Join(filepath.Base(fixed), rest)
+	}
+	fixed, err := filepath.EvalSymlinks(fixed)
+	if err != nil || strings.ContainsAny(fixed, `*?[\`) {
+		return false
+	}
+	ok, _ := filepath.Match(filepath.Join(fixed, rest), file)
+	return ok
+}
+
+// environment returns the variables of a command. Later ones replace earlier ones of the same name.
+func (r *Runner) environment(c *execspec.Command, who account, at jobs.AttemptInfo, args []byte, dir string) []string {
 	var env []string
 	for _, name := range append([]string{"PATH", "HOME", "LANG", "TZ"}, r.cfg.Pass...) {
 		if value, ok := os.LookupEnv(name); ok {
 			env = append(env, name+"="+value)
 		}
 	}
-	env = append(env, "TMPDIR="+dir)
+	env = append(env, who.variables()...)
+	if c.Dir == "" {
+		env = append(env, "TMPDIR="+dir)
+	}
 	for name, value := range c.Env {
 		env = append(env, name+"="+value)
 	}
