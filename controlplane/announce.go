@@ -3,9 +3,11 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -145,7 +147,7 @@ func (cp *ControlPlane) publish(ctx context.Context) error {
 		for _, s := range cp.router.short() {
 			ready, err := cp.cfg.Store.Ready(ctx, s.lane.Tenant, s.lane.App, s.want)
 			if err != nil {
-				cp.log.Error("waiting runs cannot be read", "app", s.lane.App, "err", err)
+				cp.episodes.Failed(episode.Level(err), "", "waiting runs cannot be read", "app", s.lane.App, "err", err)
 				continue
 			}
 			cp.router.fill(s, ready, time.Now())
@@ -173,7 +175,7 @@ func (cp *ControlPlane) send(ctx context.Context, queue string, s shipment) {
 		for _, list := range s.lists {
 			if err := cp.cfg.Bus.Hand(ctx, s.lane, list); err != nil {
 				if !errors.Is(err, bus.ErrNoReceiver) && ctx.Err() == nil {
-					cp.log.Warn("offers did not reach a worker", "worker", s.lane.Worker, "err", err)
+					cp.episodes.Failed(slog.LevelWarn, s.lane.Worker, "offers did not reach a worker", "worker", s.lane.Worker, "err", err)
 				}
 				cp.router.failed(s)
 				return
@@ -191,7 +193,7 @@ func (cp *ControlPlane) expand(ctx context.Context, list []expansion) {
 	for i, r := range cp.store.Apply(ctx, batch) {
 		switch {
 		case r.Err != nil && ctx.Err() == nil:
-			cp.log.Warn("a broadcast is not expanded yet", "run", list[i].command.ID, "err", r.Err)
+			cp.episodes.Failed(slog.LevelWarn, "", "a broadcast is not expanded yet", "run", list[i].command.ID, "err", r.Err)
 		case r.Existing && len(r.Runs) > 0:
 			cp.router.expanded(list[i].tenant, r.Runs[0])
 		}
@@ -208,32 +210,31 @@ func (cp *ControlPlane) lost(queue string, err error) {
 	}
 	r.mu.Unlock()
 	if mine {
-		cp.log.Warn("the queue of offers is lost and will be made again", "queue", queue, "err", err)
+		cp.episodes.Failed(slog.LevelWarn, "", "the queue of offers is lost and will be made again", "queue", queue, "err", err)
 		poke(cp.reopen)
 	}
 	poke(r.changed)
 }
 
-// open makes the shared queue of this term, and makes it again when it is lost. What is missing on the bus is logged,
-// once for each new reason.
+// queuePatience is how long the shared queue may be missing without a line in the log.
+const queuePatience = 10 * time.Second
+
+// open makes the shared queue of this term, and makes it again when it is lost.
 func (cp *ControlPlane) open(ctx context.Context, term uint64) error {
-	logged := ""
 	for {
 		queue, err := cp.cfg.Bus.Open(ctx, term)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case err != nil:
-			if err.Error() != logged {
-				logged = err.Error()
-				cp.log.Error("no shared queue of offers, each worker is offered its runs by name until there is", "err", err)
-			}
+			// A cluster that starts or changes its leader needs a moment, and each worker gets its offers meanwhile.
+			cp.episodes.Lasts(queuePatience, slog.LevelWarn, "", "no shared queue of offers, each worker is offered its runs by name until there is", "err", err)
 			if err := wait(ctx, time.Second); err != nil {
 				return err
 			}
 			continue
 		}
-		logged = ""
+		cp.episodes.End("", "no shared queue of offers, each worker is offered its runs by name until there is")
 		cp.router.again(queue)
 		select {
 		case <-cp.reopen:

@@ -19,6 +19,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -107,6 +108,7 @@ func (c Config) withDefaults() Config {
 type ControlPlane struct {
 	cfg        Config
 	log        *slog.Logger
+	episodes   *episode.Log
 	store      announced
 	catalog    catalog
 	router     router
@@ -140,7 +142,7 @@ func New(c Config) (*ControlPlane, error) {
 		return nil, kernel.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
-	cp := &ControlPlane{cfg: c, log: c.Logger, wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
 	cp.catalog.init()
 	cp.router.init(c.Patience, c.Lease)
@@ -159,6 +161,7 @@ func (cp *ControlPlane) Store() metastore.Store { return cp.store }
 func (cp *ControlPlane) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // or the subscriptions would continue
+	defer cp.episodes.Reset()
 	if err := cp.meet(ctx); err != nil {
 		return err
 	}
@@ -208,7 +211,6 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 	if err != nil || cp.cfg.Logs == nil {
 		return err
 	}
-	var last time.Time // that lines were dropped: a bad sender must not fill our log
 	return cp.cfg.Bus.Listen(ctx, "*", bus.TopicLog, "", func(s bus.Signal) {
 		if s.From.Role != bus.Worker {
 			return
@@ -220,9 +222,8 @@ func (cp *ControlPlane) listen(ctx context.Context) error {
 			}
 			err = cp.cfg.Logs.Append(ctx, cp.theirs(ctx, s.From, lines))
 		}
-		if now := time.Now(); err != nil && now.Sub(last) >= time.Second {
-			last = now
-			cp.log.Warn("log lines were dropped", "worker", s.From.Name, "err", err)
+		if err != nil {
+			cp.episodes.Failed(slog.LevelWarn, s.From.Name, "log lines were dropped", "worker", s.From.Name, "err", err)
 		}
 	})
 }

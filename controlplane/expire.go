@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -60,7 +61,7 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 				cp.leases.forget(of, k.Attempt)
 			default:
 				failed = r.Err
-				cp.log.Warn("an attempt could not be expired yet", "run", k.ID, "err", r.Err)
+				cp.episodes.Failed(slog.LevelWarn, "", "an attempt could not be expired yet", "run", k.ID, "err", r.Err)
 			}
 		}
 		if ctx.Err() != nil {

@@ -3,8 +3,10 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/internal/timetable"
@@ -34,7 +36,7 @@ func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			cp.log.Error("definitions cannot be read", "err", err)
+			cp.episodes.Failed(episode.Level(err), "", "definitions cannot be read", "err", err)
 			if err := d.end(err); err != nil {
 				return err
 			}
@@ -133,13 +135,13 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 			}
 		case errors.Is(r.Err, jobs.Conflict): // the store's clock, if it is another one, is not there yet
 			refused[owner[i]], pause = true, true
-			cp.log.Warn("the store is behind the clock of this node", "key", e.def.Key, "err", r.Err)
+			cp.episodes.Failed(slog.LevelWarn, "", "the store is behind the clock of this node", "key", e.def.Key, "err", r.Err)
 		case errors.Is(r.Err, jobs.Stale), errors.Is(r.Err, jobs.NotFound):
 			refused[owner[i]], stale = true, true // the job has changed: reload it and decide again
 			cp.catalog.markGlobal(e.def.Tenant)
 		default:
 			refused[owner[i]], pause, failed = true, true, r.Err
-			cp.log.Error("due times could not be fired", "key", e.def.Key, "err", r.Err)
+			cp.episodes.Failed(episode.Level(r.Err), "", "due times could not be fired", "key", e.def.Key, "err", r.Err)
 		}
 	}
 	for i, e := range due {

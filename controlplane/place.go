@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/controlplane/assign"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -173,7 +174,7 @@ func highest(able []*member, text string) []*member {
 		return nil
 	}
 	best := slices.MaxFunc(able, func(x, y *member) int {
-		return cmp.Or(cmp.Compare(weight(x.info.Label, text), weight(y.info.Label, text)), cmp.Compare(weight(x.info.Name, text), weight(y.info.Name, text)))
+		return cmp.Or(cmp.Compare(assign.Weight(x.info.Label, text), assign.Weight(y.info.Label, text)), cmp.Compare(assign.Weight(x.info.Name, text), assign.Weight(y.info.Name, text)))
 	})
 	return []*member{best}
 }

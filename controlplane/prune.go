@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -32,10 +33,14 @@ func (cp *ControlPlane) prune(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if forgot != nil {
-			cp.log.Error("unique keys could not be dropped", "err", forgot)
+			cp.episodes.Began(episode.Level(forgot), "", "unique keys could not be dropped", "err", forgot)
+		} else {
+			cp.episodes.End("", "unique keys could not be dropped")
 		}
 		if trimmed != nil {
-			cp.log.Error("old history could not be dropped", "err", trimmed)
+			cp.episodes.Began(episode.Level(trimmed), "", "old history could not be dropped", "err", trimmed)
+		} else {
+			cp.episodes.End("", "old history could not be dropped")
 		}
 		if err := d.end(cmp.Or(forgot, trimmed)); err != nil {
 			return err
@@ -50,8 +55,11 @@ func (cp *ControlPlane) retain(ctx context.Context) error {
 	defer ticker.Stop()
 	for cp.cfg.Retain != nil {
 		if term, _ := cp.Leading(); term > 0 || cp.cfg.Copy {
-			if err := cp.retainOnce(ctx); err != nil && !errors.Is(err, metastore.ErrNotWhole) && ctx.Err() == nil {
-				cp.log.Error("finished runs could not be purged", "err", err)
+			switch err := cp.retainOnce(ctx); {
+			case err == nil:
+				cp.episodes.End("", "finished runs could not be purged")
+			case !errors.Is(err, metastore.ErrNotWhole) && ctx.Err() == nil:
+				cp.episodes.Began(episode.Level(err), "", "finished runs could not be purged", "err", err)
 			}
 		}
 		select {

@@ -2,8 +2,10 @@ package controlplane
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -31,7 +33,7 @@ func (cp *ControlPlane) release(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			cp.log.Error("due runs cannot be read", "err", err)
+			cp.episodes.Failed(episode.Level(err), "", "due runs cannot be read", "err", err)
 			if err := d.end(err); err != nil {
 				return err
 			}
@@ -60,7 +62,7 @@ func (cp *ControlPlane) release(ctx context.Context) error {
 				return err
 			}
 			if failed != nil {
-				cp.log.Warn("a due run was not released yet", "err", failed)
+				cp.episodes.Failed(slog.LevelWarn, "", "a due run was not released yet", "err", failed)
 			}
 			if !moved { // by the store's clock nothing is due yet: no reason to retry at full speed
 				if err := wait(ctx, 50*time.Millisecond); err != nil {

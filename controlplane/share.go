@@ -3,12 +3,14 @@ package controlplane
 import (
 	"cmp"
 	"context"
-	"hash/fnv"
+	"log/slog"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/controlplane/assign"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -43,26 +45,11 @@ func owner(members []string, job jobs.ID) (name string) {
 	var best uint64
 	text := string(job[:])
 	for _, m := range members {
-		if w := weight(m, text); name == "" || cmp.Or(cmp.Compare(w, best), cmp.Compare(m, name)) > 0 {
+		if w := assign.Weight(m, text); name == "" || cmp.Or(cmp.Compare(w, best), cmp.Compare(m, name)) > 0 {
 			name, best = m, w
 		}
 	}
 	return name
-}
-
-// weight returns the hash of a name and a text by which one of several names is chosen (rendezvous hashing).
-func weight(name, text string) uint64 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(text))
-	// The last bytes of an FNV hash move its high bits too little: names that end alike would stay in one order.
-	x := h.Sum64()
-	x ^= x >> 33
-	x *= 0xff51afd7ed558ccd
-	x ^= x >> 33
-	x *= 0xc4ceb9fe1a85ec53
-	return x ^ x>>33
 }
 
 // fireShare fires this process's share of the jobs until ctx ends, and then leaves: when it does nothing more, others
@@ -74,7 +61,7 @@ func (cp *ControlPlane) fireShare(ctx context.Context) error {
 			break
 		}
 		if ctx.Err() == nil {
-			cp.log.Error("definitions cannot be read", "err", err)
+			cp.episodes.Failed(episode.Level(err), "", "definitions cannot be read", "err", err)
 		}
 		if err := wait(ctx, time.Second); err != nil {
 			return err
@@ -89,7 +76,7 @@ func (cp *ControlPlane) fireShare(ctx context.Context) error {
 		if err = cp.fire(ctx, 0); ctx.Err() != nil {
 			break
 		}
-		cp.log.Error("due times could not be fired, beginning again", "err", err)
+		cp.episodes.Failed(episode.Level(err), "", "due times could not be fired, beginning again", "err", err)
 		if err = wait(ctx, time.Second); err != nil {
 			break
 		}
@@ -105,18 +92,14 @@ func (cp *ControlPlane) attend(ctx context.Context) {
 	tick := time.NewTicker(memberLook)
 	defer tick.Stop()
 	var stayed time.Time
-	logged := ""
 	for {
 		at, err := cp.attendOnce(ctx, stayed)
 		stayed = at
 		switch {
 		case ctx.Err() != nil:
 			return
-		case err == nil:
-			logged = ""
-		case err.Error() != logged:
-			logged = err.Error()
-			cp.log.Warn("the members that fire jobs cannot be read", "err", err)
+		case err != nil:
+			cp.episodes.Failed(slog.LevelWarn, "", "the members that fire jobs cannot be read", "err", err)
 		}
 		select {
 		case <-tick.C:

@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -130,7 +131,7 @@ func (cp *ControlPlane) yield(why string) {
 		cp.Because(why)
 		if err := y.Yield(); err != nil {
 			cp.Because("")
-			cp.log.Warn("no other node can lead", "err", err)
+			cp.episodes.Failed(slog.LevelWarn, "", "no other node can lead", "err", err)
 		}
 	}
 }

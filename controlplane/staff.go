@@ -2,6 +2,7 @@ package controlplane
 
 import (
 	"cmp"
+	"context"
 	"maps"
 	"slices"
 	"time"
@@ -152,6 +153,31 @@ func (a *app) measure() {
 	for k, n := range served {
 		a.shared[k] = n == live
 	}
+}
+
+// Backlog is the runs of an app that wait for a worker's slot and for nothing else.
+type Backlog struct {
+	Tenant jobs.Tenant
+	App    string
+	Runs   int
+	Age    time.Duration // how long the oldest has waited for that
+}
+
+// Backlog lists the apps that have a backlog; none if this process does not lead.
+func (cp *ControlPlane) Backlog(ctx context.Context) ([]Backlog, error) {
+	if term, _ := cp.Leading(); term == 0 {
+		return nil, nil
+	}
+	all, err := cp.cfg.Store.Backlog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	now := cp.cfg.Clock.Now()
+	list := make([]Backlog, len(all))
+	for i, b := range all {
+		list[i] = Backlog{b.Tenant, b.App, b.Ready, max(0, now.Sub(b.Since))}
+	}
+	return list, nil
 }
 
 // Member is a live worker, as the leader sees it.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -31,7 +32,7 @@ func (cp *ControlPlane) sweep(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			cp.log.Error("sweep failed", "err", err)
+			cp.episodes.Failed(episode.Level(err), "", "sweep failed", "err", err)
 		}
 		if err := d.end(err); err != nil {
 			return err

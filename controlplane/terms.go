@@ -86,17 +86,28 @@ func (cp *ControlPlane) Because(why string) {
 	cp.terms.why = why
 }
 
-// Elections returns the last terms, newest first: which node led, from when to when, and why it ended.
+// Elections returns the last terms, newest first: which node led, from when to when, and why it ended. A term ends at the
+// latest when the next one begins: a leader that was frozen, or cut off, notices that it was replaced only later.
 func (cp *ControlPlane) Elections() []Term {
 	r := &cp.terms
 	r.mu.Lock()
 	list := slices.Clone(r.known)
 	r.mu.Unlock()
-	for i := range list[:max(0, len(list)-1)] {
-		if list[i].Until.IsZero() {
-			list[i].Until = list[i+1].Since
+	var next time.Time // when a later term began, as far as known
+	for i, k := range slices.Backward(list) {
+		if i < len(list)-1 {
+			if !next.IsZero() && (k.Until.IsZero() || k.Until.After(next)) {
+				k.Until = next
+				if k.Since.After(next) { // the next leader's clock is behind
+					k.Until = k.Since
+				}
+			}
+			k.Why = cmp.Or(k.Why, "another node took over")
+			list[i] = k
 		}
-		list[i].Why = cmp.Or(list[i].Why, "another node took over")
+		if !k.Since.IsZero() {
+			next = k.Since
+		}
 	}
 	slices.Reverse(list)
 	return list

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -42,7 +43,7 @@ func (cp *ControlPlane) followOthers(ctx context.Context) error {
 			return ctx.Err()
 		}
 		if err != nil {
-			cp.log.Warn("commits of other processes were not read yet", "err", err)
+			cp.episodes.Failed(slog.LevelWarn, "", "commits of other processes were not read yet", "err", err)
 			poke(changed)
 		}
 		if err := d.end(err); err != nil {

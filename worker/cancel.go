@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -17,7 +18,7 @@ func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 	}
 	stop, err := bus.Decode[bus.Stop](s.Data)
 	if err != nil {
-		w.log.Warn("invalid signal", "topic", s.Topic, "err", err)
+		w.episodes.Failed(slog.LevelWarn, "", "invalid signal", "topic", s.Topic, "err", err)
 		return
 	}
 	if stop.Rest != "" {
@@ -107,7 +108,7 @@ func (w *Worker) guard(ctx context.Context, a *attempt) {
 	for {
 		left := time.Until(w.leader.until(w.held.renewed(a)).Add(-w.config.HeartbeatEvery))
 		if left <= 0 {
-			w.log.Warn("lease is lost, the attempt is stopped", "key", a.key, "run", a.ID, "attempt", a.Attempt)
+			w.episodes.Failed(slog.LevelWarn, "", "lease is lost, the attempt is stopped", "key", a.key, "run", a.ID, "attempt", a.Attempt)
 			a.end(jobs.ErrLeaseLost)
 			return
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -118,18 +120,94 @@ func TestDrainLeavesHandlersThatDoNotReturn(t *testing.T) {
 	})
 }
 
-// A store that does not answer delays a draining worker for a moment only.
+// A store that does not answer delays a draining worker for a moment only, and Run names the runs whose outcome it
+// could not report. With the default grace all of it ends before Kubernetes kills the process, after 30 s.
 func TestDrainWithoutAStore(t *testing.T) {
+	hangs := func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
+		if batch[0].Command.Verb() == kernel.VerbFinish {
+			time.Sleep(mostTry)
+			return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
+		}
+		return apply()
+	}
+	for _, c := range []struct {
+		name    string
+		grace   time.Duration // 0 = the default
+		between interceptor
+		handler func(g *gate) func(context.Context, json.RawMessage) error
+		most    time.Duration
+	}{
+		{"the handler has returned", 0, unavailable(kernel.VerbFinish), returns, 28 * time.Second},
+		{"the store hangs", 0, hangs, returns, 28 * time.Second},
+		{"the handler returns at the end of the grace", 0, unavailable(kernel.VerbFinish), returnsAtTheEnd, 28 * time.Second},
+		{"the handler never returns", 0, unavailable(kernel.VerbFinish), func(g *gate) func(context.Context, json.RawMessage) error { return g.run }, 28 * time.Second},
+		{"a short grace", time.Second, unavailable(kernel.VerbFinish), returns, 8 * time.Second},
+		{"no grace", -1, unavailable(kernel.VerbFinish), returns, 7 * time.Second},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newStage(t)
+				g := newGate()
+				w := s.new(worker.Config{Grace: c.grace}, handler(jobs.Options{}, c.handler(g)))
+				ctx, cancel := context.WithCancel(context.Background())
+				ended := make(chan error, 1)
+				go func() { ended <- w.Run(ctx) }()
+				synctest.Wait()
+				s.intercept(c.between)
+				id := s.create("j", struct{}{})
+				synctest.Wait()
+				s.set(func(s *stage) { s.silent = true })
+				began := time.Now()
+				cancel()
+				err := <-ended
+				if took := time.Since(began); took > c.most {
+					t.Errorf("left after %v, want at most %v", took, c.most)
+				}
+				if missing, ok := errors.AsType[*worker.UnreportedError](err); !ok || !slices.Equal(missing.Runs, []jobs.ID{id}) || !strings.Contains(err.Error(), id.String()) {
+					t.Errorf("Run returned %v, want an error that names run %s", err, id)
+				}
+				select {
+				case g.open <- nil:
+				default:
+				}
+				time.Sleep(time.Minute) // what hangs ends
+			})
+		})
+	}
+}
+
+// mostTry is longer than any drain.
+const mostTry = 45 * time.Second
+
+func returns(*gate) func(context.Context, json.RawMessage) error {
+	return func(context.Context, json.RawMessage) error { return nil }
+}
+
+func returnsAtTheEnd(*gate) func(context.Context, json.RawMessage) error {
+	return func(ctx context.Context, _ json.RawMessage) error {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+}
+
+// An outcome that the store confirms before the drain ends is not missing.
+func TestDrainReportsOnlyWhatIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		_, stop := s.start(worker.Config{Grace: 10 * time.Second}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return nil }))
-		s.intercept(unavailable(kernel.VerbFinish))
-		s.create("j", struct{}{})
+		_, stop := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return nil }))
+		until := time.Now().Add(20 * time.Second)
+		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
+			if batch[0].Command.Verb() == kernel.VerbFinish && time.Now().Before(until) {
+				return metastore.Refused(batch, kernel.Refuse(jobs.Unknown, "no answer"))
+			}
+			return apply()
+		})
+		id := s.create("j", struct{}{})
 		synctest.Wait()
-		s.set(func(s *stage) { s.silent = true })
-		if took := leave(stop); took > 20*time.Second {
+		if took := leave(stop); took > 25*time.Second { // stop fails the test if Run returns an error
 			t.Errorf("left after %v", took)
 		}
+		s.wantState(id, jobs.Succeeded, "")
 	})
 }
 

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"runtime/debug"
@@ -105,12 +106,12 @@ func (w *Worker) heartbeat(ctx context.Context) {
 			w.leader.unanswered()
 			if silent.IsZero() {
 				silent = sent
-				switch jobs.CodeOf(err) {
-				case jobs.Unknown, jobs.Unavailable:
-					w.log.Warn("no control plane answers, runs continue", "err", err)
-				default:
-					w.log.Error("a heartbeat is refused, the leases of runs will lapse", "err", err)
-				}
+			}
+			switch jobs.CodeOf(err) {
+			case jobs.Unknown, jobs.Unavailable:
+				w.episodes.Began(slog.LevelWarn, "", "no control plane answers, runs continue", "err", err)
+			default:
+				w.episodes.Began(slog.LevelError, "", "a heartbeat is refused, the leases of runs will lapse", "err", err)
 			}
 			// Sooner than usual, so that a new leader is found soon, and at once if the call took as long; at a start,
 			// sooner still.
@@ -125,7 +126,8 @@ func (w *Worker) heartbeat(ctx context.Context) {
 			continue
 		}
 		if !silent.IsZero() {
-			w.log.Info("a control plane answers again", "took", time.Since(silent))
+			w.episodes.End("", "no control plane answers, runs continue")
+			w.episodes.End("", "a heartbeat is refused, the leases of runs will lapse")
 		}
 		if known && (introduce || !silent.IsZero()) {
 			w.registerAgain()
@@ -210,7 +212,7 @@ func (w *Worker) sendGoodbye(ctx context.Context) {
 	if w.absent() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Second)
+	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
 	if _, err := w.bus.Call(ctx, bus.ServiceHeartbeat, bus.Encode(bus.Heartbeat{Worker: w.name, Leaving: true})); err != nil {
 		w.log.Debug("the goodbye got no answer", "err", err)

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -51,6 +52,7 @@ type held struct {
 	returned uint64
 	finished map[string]uint64
 	recent   recent
+	lost     []*attempt // ended while the worker drained, and the store did not confirm that
 }
 
 func newHeld(slots int) *held {
@@ -280,6 +282,28 @@ func (h *held) all() []*attempt {
 		all = append(all, a)
 	}
 	return all
+}
+
+// lose records that the store did not confirm how an attempt ended. Only a draining worker reports that at its end.
+func (h *held) lose(a *attempt) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		h.lost = append(h.lost, a)
+	}
+}
+
+// unreported returns the attempts whose end the store has not confirmed, of those that are still the worker's.
+func (h *held) unreported() []*attempt {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := slices.Clone(h.lost)
+	for _, a := range h.attempts {
+		if a.phase != claiming && !a.over() && !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // close makes the worker take nothing more.

@@ -115,7 +115,7 @@ func (w *Worker) sendLogs(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
 			defer cancel()
 			w.flushLogs(last)
 			return
@@ -134,7 +134,7 @@ func (w *Worker) sendLogs(ctx context.Context) {
 func (w *Worker) flushLogs(ctx context.Context) {
 	lines, dropped := w.lines.take()
 	if dropped > 0 {
-		w.log.Warn("handlers write faster than their log can be sent: lines are dropped", "lines", dropped)
+		w.episodes.Failed(slog.LevelWarn, "", "handlers write faster than their log can be sent: lines are dropped", "lines", dropped)
 	}
 	for len(lines) > 0 {
 		size, n := 0, 0

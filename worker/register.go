@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"reflect"
 	"strings"
 
@@ -139,7 +140,7 @@ func (w *Worker) keepRegistered(ctx context.Context) {
 		case <-w.again:
 		}
 		if err := w.register(ctx, false); err != nil && ctx.Err() == nil {
-			w.log.Warn("jobs could not be registered again", "err", err)
+			w.episodes.Failed(slog.LevelWarn, "", "jobs could not be registered again", "err", err)
 		}
 	}
 }

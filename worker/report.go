@@ -69,7 +69,7 @@ func (w *Worker) deliver(ctx context.Context) {
 // the run was taken from us meanwhile, and then our result is worthless; or that it was cancelled while we were busy.
 func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *attempt, cancelled bool)) {
 	late := time.AfterFunc(30*time.Second, func() {
-		w.log.Warn("ends of attempts are not stored yet, trying again", "attempts", len(ends), "run", ends[0].ID)
+		w.episodes.Failed(slog.LevelWarn, "", "ends of attempts are not stored yet, trying again", "attempts", len(ends), "run", ends[0].ID)
 	})
 	defer late.Stop()
 	batch := make([]kernel.Envelope, len(ends))
@@ -108,9 +108,11 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 			w.log.Info("run was taken from this worker", facts...)
 		case jobs.Unknown, jobs.Unavailable:
 			a.unknown = true
-			w.log.Error("outcome of an attempt is unknown: its lease will lapse", facts...)
+			w.held.lose(a)
+			w.episodes.Failed(slog.LevelWarn, "", "outcome of an attempt is unknown: its lease will lapse", facts...)
 		default:
-			w.log.Error("end of an attempt is refused: its lease will lapse", facts...)
+			w.held.lose(a)
+			w.episodes.Failed(slog.LevelError, "", "end of an attempt is refused: its lease will lapse", facts...)
 			a.disown()
 		}
 		known(a, cancelled)

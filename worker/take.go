@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -113,7 +114,7 @@ func (w *Worker) claim(ctx context.Context, taken []*attempt) {
 		switch {
 		case r.Err != nil:
 			if jobs.CodeOf(r.Err) == jobs.Unknown {
-				w.log.Warn("outcome of a claim is unknown", "key", a.key, "run", a.ID, "attempt", a.Attempt, "err", r.Err)
+				w.episodes.Failed(slog.LevelWarn, "", "outcome of a claim is unknown", "key", a.key, "run", a.ID, "attempt", a.Attempt, "err", r.Err)
 			}
 			if a.over() {
 				w.returned(ctx, a) // cancelled between two sendings: its slots wait for our report

@@ -16,6 +16,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -44,13 +45,16 @@ type Config struct {
 	// attempt: for a terminal, or the program's log. Both are stored with the run in any case. Default none.
 	Echo *slog.Logger
 
-	Grace          time.Duration // how long handlers may continue after the ctx of Run has ended; default 30 s, negative none
+	Grace          time.Duration // how long handlers may continue after the ctx of Run has ended; default DefaultGrace, negative none
 	HeartbeatEvery time.Duration // how often the worker sends a heartbeat; default 3 s
 	Lease          time.Duration // lease of its runs without an answer to heartbeats, unless the leader sets it; default 15 s
 }
 
 // DefaultApp is the app of workers that name none.
 const DefaultApp = "default"
+
+// DefaultGrace is the grace of workers whose configuration sets none. With it, a worker ends within 28 s.
+const DefaultGrace = 25 * time.Second
 
 // Handler runs one attempt. Its arguments are JSON, or nil.
 type Handler func(ctx context.Context, args []byte) error
@@ -64,20 +68,21 @@ type Bus interface {
 
 // Worker runs jobs. Make one with New.
 type Worker struct {
-	config  Config
-	name    string // unique per start: the configured name and a nonce
-	actor   string // who asks, in envelopes
-	started time.Time
-	store   metastore.Applier
-	bus     Bus
-	log     *slog.Logger
-	jobs    map[jobs.Key]*job
-	order   []jobs.Key // of registration: as they were given
-	begun   []source   // that were initialised, in that order
-	faulty  sync.Mutex // guards faults while jobs are initialised
-	faults  map[jobs.Key]string
-	given   []kernel.Declaration // of all jobs, in their order
-	others  Handler              // of jobs that are not among them; nil = none
+	config   Config
+	name     string // unique per start: the configured name and a nonce
+	actor    string // who asks, in envelopes
+	started  time.Time
+	store    metastore.Applier
+	bus      Bus
+	log      *slog.Logger
+	episodes *episode.Log
+	jobs     map[jobs.Key]*job
+	order    []jobs.Key // of registration: as they were given
+	begun    []source   // that were initialised, in that order
+	faulty   sync.Mutex // guards faults while jobs are initialised
+	faults   map[jobs.Key]string
+	given    []kernel.Declaration // of all jobs, in their order
+	others   Handler              // of jobs that are not among them; nil = none
 
 	held    *held
 	pool    *pool // nil until Run is at work
@@ -126,6 +131,7 @@ func newWorker(cfg Config, store metastore.Applier, b Bus, js []source) (*Worker
 		quit:    make(chan struct{}),
 	}
 	w.log = cfg.Logger.With("worker", w.name)
+	w.episodes = episode.New(w.log)
 	if w.others = w.wrapped(cfg.Others); len(js) == 0 && w.others == nil {
 		return nil, errors.New("worker: no jobs")
 	}
@@ -168,7 +174,7 @@ func (c Config) complete() (Config, error) {
 	for _, d := range []struct {
 		v     *time.Duration
 		value time.Duration
-	}{{&c.Grace, 30 * time.Second}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Lease, 15 * time.Second}} {
+	}{{&c.Grace, DefaultGrace}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Lease, 15 * time.Second}} {
 		if *d.v == 0 {
 			*d.v = d.value
 		}
@@ -223,12 +229,15 @@ func (w *Worker) Name() string { return w.name }
 
 // Run registers the jobs, takes offers and runs them until ctx ends. Then it drains: it takes nothing more, lets
 // running handlers continue for Config.Grace, then ends their contexts with jobs.ErrShutdown and gives those runs back.
-// It returns nil after a drain, and an error if it could not work. A worker runs once.
+// The end takes three seconds more than the grace, or seven seconds more than a grace of 21 s and less. Run returns nil
+// after a drain, an [UnreportedError] if outcomes of runs could not be reported, and another error if it could not work.
+// A worker runs once.
 func (w *Worker) Run(ctx context.Context) error {
 	if w.ran.Swap(true) {
 		return errors.New("worker: Run was called before; make a new worker for another start")
 	}
 	defer w.ended.Store(true)
+	defer w.episodes.Reset()
 	// Two contexts, because leaving takes time: taking ends first, and living when the drain has finished.
 	taking, stop := context.WithCancel(ctx)
 	defer stop()
@@ -279,8 +288,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	add(func() error { w.heartbeat(living); return nil })
 	add(func() error { w.sendLogs(living); return nil })
 	err = group.Run()
-	w.held.drained(time.Second) // what was left has seen living end: the bus may be closed now
-	return err
+	w.held.drained(lastWords) // what was left has seen living end: the bus may be closed now
+	return errors.Join(err, w.unreported())
 }
 
 // listen subscribes to the worker's personal lane and to the leader's requests to stop runs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -150,7 +151,7 @@ func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
 	}
 	if err := b.nc.PublishMsg(reply); err != nil && b.life.Err() == nil {
 		// The caller's connection to this server, or ours, has gone: for the caller the outcome is unknown.
-		b.log.Warn("answer not sent", "subject", m.Subject, "err", err)
+		b.episodes.Failed(slog.LevelWarn, "", "answer not sent", "subject", m.Subject, "err", err)
 	}
 }
 

@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/url"
 	"regexp"
 	"strings"
@@ -91,6 +92,7 @@ func (b *Bus) connected(nc *nats.Conn) {
 	if nc.Opts.InProcessServer != nil {
 		server = "in this process" // the URL is one that was never dialled
 	}
+	b.episodes.End("", "bus disconnected")
 	b.log.Info("bus connected", "server", server, "version", nc.ConnectedServerVersion())
 }
 
@@ -106,7 +108,7 @@ func withoutUser(address string) string {
 func (b *Bus) disconnected(_ *nats.Conn, err error) {
 	b.link.fall(errLost)
 	if b.life.Err() == nil {
-		b.log.Warn("bus disconnected", "err", err)
+		b.episodes.Began(slog.LevelWarn, "", "bus disconnected", "err", err)
 	}
 }
 
@@ -116,10 +118,10 @@ func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 		b.denials.notify(subject)
 	}
 	if sub != nil {
-		b.log.Warn("bus error", "err", err, "subject", sub.Subject)
+		b.episodes.Failed(slog.LevelWarn, sub.Subject, "bus error", "err", err, "subject", sub.Subject)
 		return
 	}
-	b.log.Warn("bus error", "err", err)
+	b.episodes.Failed(slog.LevelWarn, "", "bus error", "err", err)
 }
 
 var violation = regexp.MustCompile(`Permissions Violation for (?:Publish|Subscription) to "(\S+)"`)

@@ -28,6 +28,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -76,10 +77,11 @@ type Insider interface {
 
 // Bus is one connection. It is a [bus.Bus].
 type Bus struct {
-	as  bus.Principal
-	log *slog.Logger
-	nc  *nats.Conn
-	js  jetstream.JetStream
+	as       bus.Principal
+	log      *slog.Logger
+	episodes *episode.Log
+	nc       *nats.Conn
+	js       jetstream.JetStream
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -93,7 +95,6 @@ type Bus struct {
 	inbox, personal *answers
 
 	malformed atomic.Uint64
-	complaint atomic.Int64 // when a malformed message was last logged, in seconds
 
 	place  string   // the tag of the server in this process, for the queue; "" = any server
 	opened sync.Map // the queues that this end has opened: name -> term
@@ -114,6 +115,7 @@ func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
+	b.episodes = episode.New(b.log)
 	if here, ok := cfg.InProcess.(Placed); ok {
 		b.place = here.Place()
 	}
@@ -200,6 +202,7 @@ func reconnectDelay(attempts int) time.Duration {
 // Close ends the connection. What waits on it returns bus.ErrClosed; handlers see their context end.
 func (b *Bus) Close() error {
 	b.end()
+	b.episodes.Reset()
 	b.link.fall(ended{bus.ErrClosed})
 	b.nc.Close()
 	return nil
@@ -217,14 +220,10 @@ func (b *Bus) Limit() int {
 // Malformed returns how many malformed messages were dropped, with the offers in them.
 func (b *Bus) Malformed() uint64 { return b.malformed.Load() }
 
-// senseless counts a malformed message, and logs it, but not more than once a second: a peer that floods the bus must
-// not flood the log.
+// senseless counts and logs a malformed message.
 func (b *Bus) senseless(subject string, err error) {
-	n := b.malformed.Add(1)
-	now := time.Now().Unix()
-	if last := b.complaint.Load(); last != now && b.complaint.CompareAndSwap(last, now) {
-		b.log.Warn("malformed message dropped", "subject", subject, "err", err, "count", n)
-	}
+	b.malformed.Add(1)
+	b.episodes.Failed(slog.LevelWarn, "", "malformed message dropped", "subject", subject, "err", err)
 }
 
 // check returns why nothing can be done now: closed, or ctx has ended.

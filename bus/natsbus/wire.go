@@ -2,6 +2,7 @@ package natsbus
 
 import (
 	"context"
+	"log/slog"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -98,7 +99,7 @@ func (b *Bus) doubt() {
 				return
 			}
 		}
-		b.log.Warn("server does not respond, connecting to another", "server", w.RemoteAddr())
+		b.episodes.Failed(slog.LevelWarn, "", "server does not respond, connecting to another", "server", w.RemoteAddr())
 		_ = w.Close()
 	}()
 }

@@ -114,7 +114,7 @@ func Start(cfg Config) (*Server, error) {
 	if !cfg.Cluster.alone() {
 		s.tag = options.Tags[0]
 	}
-	s.options, s.cluster, s.log = options, cfg.Cluster, &lines{to: cfg.Logger, authenticator: cfg.Admit != nil}
+	s.options, s.cluster, s.log = options, cfg.Cluster, newLines(cfg.Logger, cfg.Admit != nil)
 	if err := s.run(); err != nil {
 		return nil, errors.Join(err, s.clean())
 	}

@@ -11,55 +11,55 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/carillon-scheduler/carillon/internal/episode"
 )
 
 // lines turns the server's log into log records, and remembers the worst of it: a server that does not start gives the
 // reason nowhere else.
 type lines struct {
 	to            *slog.Logger
+	episodes      *episode.Log
 	authenticator bool // logs refused connections itself, and not too often
 
-	mu     sync.Mutex
-	error  error
-	second int64 // Unix, of the last line
-	logged int   // lines in it
-	left   int   // lines that were left out since
+	mu    sync.Mutex
+	error error
 }
 
-// mostLines is how many warnings are logged in a second. Each forbidden request of a session is one, and each invalid
-// one of a stranger: they must not fill the disk.
-const mostLines = 10
+func newLines(to *slog.Logger, authenticator bool) *lines {
+	return &lines{to: to, episodes: episode.New(to), authenticator: authenticator}
+}
+
+// settling is how long what belongs to each start and each join lasts at most; such lines are logged if it lasts longer.
+const settling = 10 * time.Second
+
+// settles matches what a server reports while it starts, or while another one joins or restarts.
+var settles = regexp.MustCompile(`handshake error|not established contact with a meta leader|Waiting for routing|to route|Router connection|Route Error`)
+
+// varying matches what differs between lines of one kind: subjects, accounts, ports and numbers of connections.
+var varying = regexp.MustCompile(`"[^"]*"|'[^']*'|\[[^\]]*\]|[0-9]+`)
+
+// dialled finds the address of a server that cannot be reached.
+var dialled = regexp.MustCompile(`dial tcp ([^ ]+):`)
 
 func (l *lines) write(level slog.Level, format string, v []any) {
 	if l.to == nil {
 		return
 	}
-	args := []any{"says", redact(fmt.Sprintf(format, v...))}
-	if level >= slog.LevelWarn {
-		left, ok := l.turn(time.Now())
-		if !ok {
-			return
-		}
-		if left > 0 {
-			args = append(args, "count", left)
-		}
+	says := redact(fmt.Sprintf(format, v...))
+	if level < slog.LevelWarn {
+		l.to.Log(context.Background(), level, "nats server", "says", says)
+		return
 	}
-	l.to.Log(context.Background(), level, "nats server", args...)
-}
-
-// turn reports whether there is room for a line, and how many were left out since the last.
-func (l *lines) turn(now time.Time) (left int, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if second := now.Unix(); second != l.second {
-		l.second, l.logged = second, 0
+	kind := varying.ReplaceAllString(says, "#")
+	if to := dialled.FindStringSubmatch(says); to != nil {
+		kind = to[1]
 	}
-	if l.logged++; l.logged > mostLines {
-		l.left++
-		return 0, false
+	patience := time.Duration(0)
+	if settles.MatchString(says) {
+		level, patience = slog.LevelWarn, settling
 	}
-	left, l.left = l.left, 0
-	return left, true
+	l.episodes.Lasts(patience, level, kind, "nats server", "says", says)
 }
 
 // secrets match what must not get into a log, from any source: tokens, and passwords in addresses.
@@ -76,20 +76,27 @@ func (l *lines) worst() error {
 // Noticef logs what a server does all day.
 func (l *lines) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 
-// Warnf logs what may be wrong. That names in certificates are not checked is expected: keys are (see mutual).
+// expected matches warnings that mean no harm: names in certificates are not checked because keys are (see mutual), and
+// a server that was killed rebuilds the state of streams, whose offers are sent again in any case.
+var expected = regexp.MustCompile(`solicited routes will not be verified|Metalayer blocking snapshot|Recovering stream state from index|Stream state outdated|past last stream sequence`)
+
+// Warnf logs what may be wrong.
 func (l *lines) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
-	if strings.Contains(format, "solicited routes will not be verified") {
+	if expected.MatchString(fmt.Sprintf(format, v...)) {
 		level = slog.LevelDebug
 	}
 	l.write(level, format, v)
 }
 
+// ofClient matches lines about one connection.
+var ofClient = regexp.MustCompile(` - (cid|rid):[0-9]+ - `)
+
 // Errorf logs what is wrong, and what a user tried and may not.
 func (l *lines) Errorf(format string, v ...any) {
 	level := slog.LevelError
-	if strings.Contains(format, "handshake error") { // of a server that is no member, or not yet: it tries each second while it joins
-		level = slog.LevelWarn
+	if ofClient.MatchString(fmt.Sprintf(format, v...)) {
+		level = slog.LevelWarn // what a connection tried or lost, which harms no other
 	}
 	if l.authenticator && strings.Contains(fmt.Sprintf(format, v...), server.ErrAuthentication.Error()) {
 		level = slog.LevelDebug
