@@ -26,14 +26,11 @@ type collector struct {
 	counts map[jobs.Tenant]map[jobs.State]int
 	at     time.Time // of counts
 	jobs   jobCache
+	apps   appCache
 }
 
-// How long counts of rows are cached, and how many apps have series of their own.
-const (
-	countsFor = 5 * time.Second
-	maxApps   = 50
-	otherApps = "(other)"
-)
+// countsFor is how long counts of rows are cached.
+const countsFor = 5 * time.Second
 
 // Describe describes nothing.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
@@ -57,7 +54,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.named(ctx, s)
 	commands(s, &all)
 	offers(s, &all)
-	c.workers(s)
+	c.apps.show(ctx, s, &c.Config)
 	if c.Store != nil {
 		store(s, c.Store.Stats())
 	}
@@ -154,7 +151,7 @@ func commands(s *sink, all *controlplane.Totals) {
 	for verb, n := range all.Commands {
 		s.counter("commands_total", "Commands that were applied through this process.", float64(n), "verb", verb.String())
 	}
-	for _, code := range []jobs.Code{jobs.NotFound, jobs.Conflict, jobs.Stale, jobs.BadInput, jobs.Forbidden, jobs.Exhausted, jobs.Unknown, jobs.Unavailable} {
+	for _, code := range []jobs.Code{jobs.NotFound, jobs.Conflict, jobs.Stale, jobs.BadInput, jobs.Forbidden, jobs.Exhausted, jobs.Unknown, jobs.Unavailable, ""} {
 		if _, there := all.Refused[code]; !there {
 			all.Refused[code] = 0
 		}
@@ -172,37 +169,6 @@ func offers(s *sink, all *controlplane.Totals) {
 	s.counter("offers_returned_total", "Offers that workers gave back, because they had no room.", float64(all.Returned))
 	s.counter("offers_swept_total", "Offers that no worker claimed in time, and that were checked again.", float64(all.Again))
 	s.counter("heartbeats_total", "Heartbeats of workers that this process received.", float64(all.Heartbeats))
-}
-
-// workers shows the workers, for the first apps by name; all others are one series.
-func (c *collector) workers(s *sink) {
-	type app struct{ tenant, name string }
-	type sum struct{ workers, slots, running, leaving int }
-	apps := map[app]*sum{}
-	for _, w := range c.Plane.Workers("*") {
-		of := app{string(w.Tenant), w.App}
-		if apps[of] == nil && len(apps) >= maxApps {
-			of = app{string(controlplane.OtherTenants), otherApps}
-		}
-		n := apps[of]
-		if n == nil {
-			n = new(sum)
-			apps[of] = n
-		}
-		n.workers++
-		n.slots += w.Slots
-		n.running += w.Running
-		if w.Leaving {
-			n.leaving++
-		}
-	}
-	for of, n := range apps {
-		labels := []string{"tenant", of.tenant, "app", of.name}
-		s.gauge("workers", "Workers with recent heartbeats, as the leader knows them.", float64(n.workers), labels...)
-		s.gauge("workers_leaving", "Workers that take no new runs because they are stopping.", float64(n.leaving), labels...)
-		s.gauge("worker_slots", "Max parallel runs of workers; a worker without a limit counts 0.", float64(n.slots), labels...)
-		s.gauge("worker_runs", "Runs that workers have, from their heartbeats.", float64(n.running), labels...)
-	}
 }
 
 // store shows the counters of a store.

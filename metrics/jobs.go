@@ -94,7 +94,7 @@ func (c *collector) sampleJobs(ctx context.Context) (samples []jobSample, more b
 		if err != nil {
 			return nil, false, err
 		}
-		sample := jobSample{labels: []string{"tenant", string(d.Tenant), "app", d.App, "job", string(d.Key)}, live: counts.Live,
+		sample := jobSample{labels: []string{"tenant", string(d.Tenant), "app", d.App, "key", string(d.Key)}, live: counts.Live,
 			paused: d.Policy.Disabled || d.Paused != nil && (d.Paused.Until.IsZero() || now.Before(d.Paused.Until))}
 		for state, to := range map[jobs.State]*time.Time{jobs.Succeeded: &sample.success, jobs.Terminated: &sample.failed} {
 			page, err := c.Rows.Runs(ctx, metastore.RunQuery{Tenant: d.Tenant, Job: d.Key, State: state, Limit: 1})

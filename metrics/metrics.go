@@ -29,6 +29,7 @@ import (
 type Plane interface {
 	Totals() controlplane.Totals
 	Workers(jobs.Tenant) []controlplane.Member
+	Backlog(context.Context) ([]controlplane.Backlog, error)
 	ClockOff() time.Duration
 	Purging() controlplane.Purging
 	Leading() (term uint64, since time.Time)

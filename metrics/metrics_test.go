@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -155,11 +156,11 @@ func TestNamedJobs(t *testing.T) {
 	c.Jobs = []string{"shop.pack", "shop.b*"}
 	text := read(t, metrics.New(c))
 	for want, there := range map[string]bool{
-		`carillon_job_last_success_timestamp_seconds{app="shop",job="shop.pack",tenant="default"}`: true,
-		`carillon_job_last_success_timestamp_seconds{app="shop",job="shop.bad",tenant="default"}`:  false,
-		`carillon_job_last_failure_timestamp_seconds{app="shop",job="shop.bad",tenant="default"}`:  true,
-		`carillon_job_paused{app="shop",job="shop.bad",tenant="default"} 1`:                        true,
-		`carillon_job_paused{app="shop",job="shop.pack",tenant="default"} 0`:                       true,
+		`carillon_job_last_success_timestamp_seconds{app="shop",key="shop.pack",tenant="default"}`: true,
+		`carillon_job_last_success_timestamp_seconds{app="shop",key="shop.bad",tenant="default"}`:  false,
+		`carillon_job_last_failure_timestamp_seconds{app="shop",key="shop.bad",tenant="default"}`:  true,
+		`carillon_job_paused{app="shop",key="shop.bad",tenant="default"} 1`:                        true,
+		`carillon_job_paused{app="shop",key="shop.pack",tenant="default"} 0`:                       true,
 		`shop.other`: false, `bulk.`: false,
 	} {
 		if strings.Contains(text, want) != there {
@@ -169,5 +170,112 @@ func TestNamedJobs(t *testing.T) {
 	c.Jobs = []string{"bulk.*"}
 	if n := strings.Count(read(t, metrics.New(c)), "\ncarillon_job_paused{"); n != 200 {
 		t.Errorf("%d jobs have series of their own, want 200", n)
+	}
+}
+
+// shop is a store with the jobs of an app, without workers, for the tests below.
+type shop struct {
+	t    *testing.T
+	rows metastore.Full
+	m    *metrics.Metrics
+}
+
+func (s shop) apply(k kernel.Command) {
+	s.t.Helper()
+	r := s.rows.Apply(s.t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]
+	if r.Err != nil {
+		s.t.Fatal(r.Err)
+	}
+}
+
+func (s shop) create(key jobs.Key, n int, delay time.Duration) (ids []jobs.ID) {
+	s.t.Helper()
+	for range n {
+		id := jobs.NewID(time.Now())
+		s.apply(kernel.Create{ID: id, Key: key, Delay: delay})
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (s shop) want(when string, lines ...string) {
+	s.t.Helper()
+	text := read(s.t, s.m)
+	for _, want := range lines {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			s.t.Errorf("%s: %s is missing", when, want)
+		}
+	}
+}
+
+// Runs that wait for a worker's slot are the backlog, and those that a limit, a delay or a pause holds are not.
+func TestBacklog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hub := membus.New()
+		c := watched(t, hub)
+		s := shop{t, c.Rows.(metastore.Full), metrics.New(c)}
+		synctest.Wait()
+		for _, j := range []kernel.Declaration{{Key: "shop.pack", Kind: kernel.Triggered},
+			{Key: "shop.one", Kind: kernel.Triggered, Code: kernel.Settings{MaxConcurrency: new(1)}}, {Key: "shop.paused", Kind: kernel.Triggered}} {
+			s.apply(kernel.Register{App: "shop", Worker: "w1", Start: true, Job: j})
+		}
+		s.apply(kernel.Pause{Key: "shop.paused"})
+		packs := s.create("shop.pack", 5, 0)
+		ones := s.create("shop.one", 3, 0)
+		s.create("shop.pack", 7, time.Hour)
+		s.create("shop.paused", 9, 0)
+		of := `{app="shop",tenant="default"} `
+		s.want("without workers", `carillon_backlog_runs`+of+"6", `carillon_backlog_oldest_seconds`+of+"0", `carillon_workers`+of+"0")
+		time.Sleep(10 * time.Minute)
+		s.want("later", `carillon_backlog_runs`+of+"6", `carillon_backlog_oldest_seconds`+of+"600")
+
+		b := hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "w1"})
+		heartbeat := func(worker string, slots int, running []jobs.ID) {
+			t.Helper()
+			h := bus.Heartbeat{Worker: worker, Info: &bus.WorkerInfo{App: "shop", Slots: slots}}
+			for _, id := range running {
+				h.Running = append(h.Running, bus.Held{ID: id, Attempt: 1})
+			}
+			if _, err := b.Call(t.Context(), bus.ServiceHeartbeat, bus.Encode(h)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		take := append(packs[:4:4], ones[0])
+		for _, id := range take {
+			s.apply(kernel.Claim{ID: id, Worker: "w1-abcdefgh", Attempt: 1})
+		}
+		heartbeat("w1-abcdefgh", 6, take)
+		heartbeat("w1-unlimite", 0, nil)
+		s.want("with a worker", `carillon_backlog_runs`+of+"1", `carillon_backlog_oldest_seconds`+of+"600", `carillon_workers_unlimited`+of+"1",
+			`carillon_worker_slots`+of+"6", `carillon_worker_slots_free`+of+"1", `carillon_worker_runs`+of+"5")
+		s.apply(kernel.Finish{ID: ones[0], Worker: "w1-abcdefgh", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+		s.apply(kernel.Cancel{ID: packs[4]})
+		s.want("when a limit gives a slot", `carillon_backlog_runs`+of+"1", `carillon_backlog_oldest_seconds`+of+"0")
+		for _, id := range ones[1:] {
+			s.apply(kernel.Cancel{ID: id})
+		}
+		for _, id := range take[:4] {
+			s.apply(kernel.Finish{ID: id, Worker: "w1-abcdefgh", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+		}
+		s.want("after the work", `carillon_backlog_runs`+of+"0", `carillon_backlog_oldest_seconds`+of+"0")
+		time.Sleep(20 * time.Minute)
+		if text := read(t, s.m); strings.Contains(text, `app="shop"`) {
+			t.Errorf("an app without workers and backlog keeps its series for ever: %s", regexp.MustCompile(`.*app="shop".*`).FindAllString(text, -1))
+		}
+	})
+}
+
+// A process that does not lead has no series of apps.
+func TestAppsAreTheLeaders(t *testing.T) {
+	rows := memstore.Open(memstore.Config{})
+	s := shop{t, rows, nil}
+	s.apply(kernel.Register{App: "shop", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "shop.pack", Kind: kernel.Triggered}})
+	s.create("shop.pack", 1, 0)
+	cp, err := controlplane.New(controlplane.Config{Store: rows, Bus: membus.New().As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := read(t, metrics.New(metrics.Config{Plane: cp, Rows: rows})); strings.Contains(text, `app="`) {
+		t.Errorf("a follower exports what the leader knows: %s", text)
 	}
 }
