@@ -34,6 +34,8 @@ func (p *process) admit(ctx context.Context, token string) (bus.Principal, strin
 
 // firstToken grants an admin's token if the server authenticates and has no admin yet. The file is written before the
 // token is granted: after a crash in between, the next start completes it.
+//
+// With admin-token-file, the text is the operator's, and nothing is written.
 func (p *process) firstToken(ctx context.Context, s *embed.Scheduler) error {
 	if !p.cfg.authenticates() {
 		return nil
@@ -57,6 +59,17 @@ func (p *process) firstToken(ctx context.Context, s *embed.Scheduler) error {
 			return nil
 		}
 	}
+	if p.cfg.Admin != "" {
+		text, err := p.cfg.adminToken()
+		if err == nil {
+			err = adopt(ctx, s.Ops(), who, text)
+		}
+		if err != nil {
+			return fmt.Errorf("grant the token in %s: %w", p.cfg.Admin, err)
+		}
+		fmt.Fprintf(p.out, "  first token: the admin's in %s\n", p.cfg.Admin)
+		return nil
+	}
 	admin, err := p.grant(ctx, s.Ops(), who, adminFile)
 	if err != nil {
 		return err
@@ -73,14 +86,28 @@ func (p *process) grant(ctx context.Context, o *ops.Ops, who ops.Who, file strin
 	if text, err = keepSecret(path, text); err != nil {
 		return "", fmt.Errorf("first token: %w", err)
 	}
-	_, err = o.Adopt(ctx, who, ops.NewToken{Name: "first admin", Role: kernel.RoleAdmin}, text)
-	if errors.Is(err, jobs.Conflict) { // another token has this name
-		_, err = o.Adopt(ctx, who, ops.NewToken{Name: "admin " + id, Role: kernel.RoleAdmin}, text)
-	}
-	if err != nil {
+	if err := adopt(ctx, o, who, text); err != nil {
 		return "", fmt.Errorf("grant the token in %s: %w", path, err)
 	}
 	return path, nil
+}
+
+// adopt grants an admin's token.
+func adopt(ctx context.Context, o *ops.Ops, who ops.Who, text string) error {
+	_, err := o.Adopt(ctx, who, ops.NewToken{Name: "first admin", Role: kernel.RoleAdmin}, text)
+	if errors.Is(err, jobs.Conflict) { // another token has this name
+		_, err = o.Adopt(ctx, who, ops.NewToken{Name: "admin " + strings.Split(text, "_")[2], Role: kernel.RoleAdmin}, text)
+	}
+	return err
+}
+
+// adminToken reads the text of the first admin's token.
+func (c *config) adminToken() (string, error) {
+	text, err := secretIn(c.Admin)
+	if err == nil {
+		err = ops.CheckTokenText(jobs.DefaultTenant, text)
+	}
+	return text, err
 }
 
 // keepSecret writes a secret to a new file that only its owner may read, and returns the secret. An existing file is

@@ -103,6 +103,36 @@ func (p *program) worker(admin, app string) string {
 	return made.Text
 }
 
+// The first admin's token is the one in the given file. Later starts need it no more. A text that is no token is refused.
+func TestGivenFirstToken(t *testing.T) {
+	dir, admin := t.TempDir(), ops.TokenText(jobs.DefaultTenant)
+	file := secretFile(t, "admin", admin)
+	p := start(t, locked(dir, "--admin-token-file", file)...)
+	if body := p.until(200, "/api/v1/tokens", admin); bytes.Count(body, []byte(`"role"`)) != 1 {
+		t.Errorf("the first tokens are %s", body)
+	}
+	if strings.Contains(p.out.String(), admin) {
+		t.Error("the token is printed")
+	}
+	p.end()
+	if files, err := filepath.Glob(filepath.Join(dir, "*.token")); err != nil || len(files) != 0 {
+		t.Errorf("the start leaves %v, %v", files, err)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	p = start(t, locked(dir, "--admin-token-file", file)...)
+	p.until(200, "/api/v1/tokens", admin)
+	p.end()
+
+	for _, text := range []string{"hunter2", "carillon_default_abcd2345_short", "carillon_other_abcd2345_ABCDEFGHIJKLMNOPQRSTUVWXYZ", "carillon_default_ABCD2345_ABCDEFGHIJKLMNOPQRSTUVWXYZ"} {
+		var out bytes.Buffer
+		if code := execute(t.Context(), locked(t.TempDir(), "--admin-token-file", secretFile(t, "wrong", text)), io.Discard, &out); code == 0 || !strings.Contains(out.String(), "wrong: ") || !strings.Contains(out.String(), "want carillon_default_ID_SECRET") || strings.Contains(out.String(), text) {
+			t.Errorf("%q: code %d, %s", text, code, out.String())
+		}
+	}
+}
+
 // A server that authenticates leaves an admin's token in a file, and none for workers: that one would be valid for
 // every app. Without a token nothing is served.
 func TestFirstToken(t *testing.T) {

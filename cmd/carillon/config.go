@@ -41,6 +41,7 @@ type config struct {
 	HTTPOpen bool // tokens may go over HTTP in the clear
 	NATSOpen bool // and over NATS
 	Login    natsLogin
+	Admin    string // file with the text of the first admin's token; "" = it is generated
 	Cluster  clusterConfig
 	Data     string
 	Store    string // URL of a database; "" = the data directory
@@ -68,6 +69,7 @@ type config struct {
 		From  string // a file, a folder or a URL
 		Every time.Duration
 		Exact bool
+		Prune bool
 	}
 
 	Scheduler kernel.File // settings of the scheduler itself
@@ -97,7 +99,12 @@ type limitsConfig struct {
 type natsLogin struct{ User, PasswordFile, TokenFile, CredsFile, CA string }
 
 // clusterConfig has the addresses for other nodes; "" = none can join.
-type clusterConfig struct{ Addr, NATS, Advertise, JoinFile string }
+type clusterConfig struct {
+	Addr, NATS, Advertise, JoinFile string
+
+	Peers      string // addresses of all nodes, with commas; "" = nodes need invitations
+	SecretFile string // that peers have in common
+}
 
 // value is a setting's text and its origin.
 type value struct {
@@ -117,6 +124,7 @@ type setting struct {
 // settings is the table.
 var settings = []setting{
 	{"auth", "auth", "auto", "require tokens: on, off, or auto (when listening beyond loopback)", oneOf(func(c *config) *string { return &c.Auth }, "auto", "on", "off")},
+	{"admin-token-file", "admin-token-file", "", "file with the first admin token, readable by its owner only; default: one is generated in the data directory", textOf(func(c *config) *string { return &c.Admin })},
 	{"http.addr", "http", "127.0.0.1:8080", "address of the dashboard and the API", textOf(func(c *config) *string { return &c.HTTP })},
 	{"http.tls-cert", "http-tls-cert", "", "file with the certificate and its chain for the dashboard and the API", textOf(func(c *config) *string { return &c.HTTPTLS.Cert })},
 	{"http.tls-key", "http-tls-key", "", "file with its key, readable by its owner only", textOf(func(c *config) *string { return &c.HTTPTLS.Key })},
@@ -137,6 +145,8 @@ var settings = []setting{
 	{"cluster.nats-addr", "cluster-nats", "", "host:port for the routes of the built-in NATS server; default: the next port", textOf(func(c *config) *string { return &c.Cluster.NATS })},
 	{"cluster.advertise", "cluster-advertise", "", "host name or address that other nodes use for this one, if not that of cluster.addr", textOf(func(c *config) *string { return &c.Cluster.Advertise })},
 	{"cluster.join-file", "join-file", "", "file with an invitation (carillon cluster invite), for a node with an empty data directory", textOf(func(c *config) *string { return &c.Cluster.JoinFile })},
+	{"cluster.peers", "cluster-peers", "", "host:port of all nodes, comma-separated; the first may found the cluster, the others join it", textOf(func(c *config) *string { return &c.Cluster.Peers })},
+	{"cluster.secret-file", "cluster-secret-file", "", "file with the secret that peers have in common, readable by its owner only; more lines are secrets that are accepted, too", textOf(func(c *config) *string { return &c.Cluster.SecretFile })},
 	{"data", "data", "./.carillon", "data directory", textOf(func(c *config) *string { return &c.Data })},
 	{"raft.log", "raft-log", "", "what stores the Raft log of a new data directory: wal (default) or boltdb, which takes twice the time of a commit", oneOf(func(c *config) *string { return &c.RaftLog }, "wal", "boltdb")},
 	{"store.url", "store", "", "URL of a database as store, such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", textOf(func(c *config) *string { return &c.Store })},
@@ -147,13 +157,14 @@ var settings = []setting{
 	{"debug.addr", "debug-addr", "", "loopback address of the profiler; default: no profiler", textOf(func(c *config) *string { return &c.Debug })},
 	{"log.level", "log-level", "info", "debug, info, warn or error", oneOf(func(c *config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},
 	{"log.format", "log-format", "auto", "text, json, or auto: text on a terminal", oneOf(func(c *config) *string { return &c.LogJSON }, "auto", "text", "json")},
-	{"shutdown.grace", "grace", "30s", "time that running jobs have to finish on shutdown", durationOf(func(c *config) *time.Duration { return &c.Grace })},
+	{"shutdown.grace", "grace", "25s", "time that running jobs have to finish on shutdown", durationOf(func(c *config) *time.Duration { return &c.Grace })},
 	{"on-failure.url", "", "", "URL that receives a JSON POST for each run that fails for good", textOf(func(c *config) *string { return &c.OnFailure.URL })},
 	{"on-failure.secret-file", "", "", "file with the secret that signs these requests, readable by its owner only", textOf(func(c *config) *string { return &c.OnFailure.SecretFile })},
 	{"on-failure.min-interval", "", "1m", "minimum interval between two notifications of one job", durationOf(func(c *config) *time.Duration { return &c.OnFailure.Interval })},
 	{"jobs.from", "jobs-from", "", "file, folder or URL with job definitions for carillon apply; changes are applied", jobsFrom},
 	{"jobs.every", "", "2m", "interval between two reads of jobs.from, at least 1s", setEvery},
 	{"jobs.exact", "", "false", "reset edited fields that jobs.from does not name to the code's values", boolOf(func(c *config) *bool { return &c.Jobs.Exact })},
+	{"jobs.prune", "", "false", "delete jobs and calendars that the bundle in jobs.from created and no longer names", boolOf(func(c *config) *bool { return &c.Jobs.Prune })},
 	{"metrics.jobs", "metrics-jobs", "", "jobs with metrics of their own, at most 200, comma-separated keys or patterns: billing.*,shop.pack", patternsOf(func(c *config) *[]string { return &c.MetricsJobs })},
 	{"http-jobs.on", "http-jobs", "false", "run HTTP jobs (those of app http) in this process", boolOf(func(c *config) *bool { return &c.HTTPJobs.On })},
 	{"http-jobs.allow", "http-jobs-allow", "", "private networks that HTTP jobs may call, comma-separated: 10.1.0.0/16,127.0.0.1", textOf(func(c *config) *string { return &c.HTTPJobs.Allow })},

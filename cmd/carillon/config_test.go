@@ -36,7 +36,7 @@ func TestSettingPrecedence(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.HTTP != "127.0.0.1:3" || c.Node != "from-env" || c.LogLevel != "warn" || c.NATS != "127.0.0.1:4222" || c.Grace != 30*time.Second {
+	if c.HTTP != "127.0.0.1:3" || c.Node != "from-env" || c.LogLevel != "warn" || c.NATS != "127.0.0.1:4222" || c.Grace != 25*time.Second {
 		t.Errorf("%+v", c)
 	}
 	for key, want := range map[string]string{"http.addr": "--http", "node": "CARILLON_NODE", "nats.addr": "default"} {

@@ -4,7 +4,8 @@ import (
 	"log/slog"
 	"net"
 	"sync"
-	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/episode"
 )
 
 // crowd is a listener that limits the connections of each address and closes those beyond.
@@ -12,16 +13,14 @@ type crowd struct {
 	net.Listener
 	most     int // connections of one address
 	loopback int // of all loopback addresses together
-	log      *slog.Logger
+	episodes *episode.Log
 
-	mu      sync.Mutex
-	by      map[string]int
-	refused int       // connections
-	logged  time.Time // when the last line about them was logged
+	mu sync.Mutex
+	by map[string]int
 }
 
 func newCrowd(l net.Listener, c limitsConfig, log *slog.Logger) *crowd {
-	return &crowd{Listener: l, most: c.Connections, loopback: c.LoopbackConnections, log: log, by: map[string]int{}}
+	return &crowd{Listener: l, most: c.Connections, loopback: c.LoopbackConnections, episodes: episode.New(log), by: map[string]int{}}
 }
 
 // Accept waits for a connection within the limits.
@@ -65,16 +64,8 @@ func (c *crowd) come(from string, most int) bool {
 	return true
 }
 
-// refusedEvery is the minimum interval between log lines about refused connections.
-const refusedEvery = 10 * time.Second
-
 func (c *crowd) refuse(from string, most int) {
-	c.refused++
-	if time.Since(c.logged) < refusedEvery {
-		return
-	}
-	c.log.Warn("connections refused: limits.connections or limits.connections-loopback reached", "address", from, "limit", most, "count", c.refused)
-	c.logged, c.refused = time.Now(), 0
+	c.episodes.Failed(slog.LevelWarn, from, "connections refused: limits.connections or limits.connections-loopback reached", "address", from, "limit", most)
 }
 
 func (c *crowd) leave(from string) {

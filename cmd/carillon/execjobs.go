@@ -16,15 +16,16 @@ func (h *workerProcess) addExecFlags(c *cobra.Command) {
 	f.BoolVar(&h.exec, "exec", false, "run jobs that are commands (setting exec) instead of HTTP jobs")
 	f.StringSliceVar(&h.commands.Allow, "exec-allow", nil, "programs that may run, comma-separated: /opt/jobs/*,/usr/bin/rsync; * allows all")
 	f.StringVar(&h.commands.Shell, "exec-shell", "", "shell for scripts, such as /bin/sh; it allows any script (default: scripts are refused)")
-	f.StringSliceVar(&h.commands.Users, "exec-users", nil, "users as whom commands may run, comma-separated; needs root")
+	f.StringSliceVar(&h.commands.Users, "exec-users", nil, "users as whom commands may run, comma-separated; needs root; a job must then name one of them")
 	f.StringSliceVar(&h.commands.Env, "exec-env", nil, "environment variables that jobs may set, comma-separated (default: none, or all with --exec-shell or --exec-allow '*')")
 	f.StringSliceVar(&h.commands.Pass, "exec-pass", nil, "names of environment variables that commands get, comma-separated: AWS_PROFILE")
+	f.StringVar(&h.commands.Cgroup, "exec-cgroup", "", "delegated cgroup (v2) in which each attempt gets a cgroup of its own: /sys/fs/cgroup/carillon")
 }
 
-// checkExec checks the flags of commands, before anything connects.
+// checkExec checks the flags of commands, before anything connects, and makes their runner.
 func (h *workerProcess) checkExec(c *cobra.Command) error {
 	if !h.exec {
-		for _, name := range []string{"exec-allow", "exec-shell", "exec-users", "exec-env", "exec-pass"} {
+		for _, name := range []string{"exec-allow", "exec-shell", "exec-users", "exec-env", "exec-pass", "exec-cgroup"} {
 			if c.Flags().Changed(name) {
 				return usage("--%s is given without --exec: add --exec", name)
 			}
@@ -36,9 +37,13 @@ func (h *workerProcess) checkExec(c *cobra.Command) error {
 			return usage("--%s is given with --exec: a worker runs HTTP jobs or commands, start one for each", name)
 		}
 	}
-	if _, err := execjob.New(nil, h.commands); err != nil {
+	runner, err := execjob.New(func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) ([]byte, uint64, error) {
+		return h.definitions(ctx, tenant, key)
+	}, h.commands)
+	if err != nil {
 		return usage("%v", err)
 	}
+	h.runner = runner
 	return nil
 }
 
@@ -53,6 +58,9 @@ func (h *workerProcess) commandsLine() string {
 	}
 	if len(h.commands.Users) > 0 {
 		line += "; as " + strings.Join(h.commands.Users, ", ")
+	}
+	if h.commands.Cgroup != "" {
+		line += "; in " + h.commands.Cgroup
 	}
 	return line
 }

@@ -7,13 +7,13 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/secretfile"
 )
 
 // Exposure: loopback needs no authentication. Listening beyond loopback requires tokens and TLS, since a token that is
@@ -263,14 +263,10 @@ func (c *certificate) read(now time.Time) error {
 	return nil
 }
 
-// private refuses a file with a secret that others than its owner can read.
+// private refuses a file with a secret that others can read.
 func private(path string) error {
-	info, err := os.Stat(path)
-	if err != nil {
+	if err := secretfile.Check(path); err != nil {
 		return usageError{err}
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return usage("%s is readable by other users (%v): chmod 600 it, and treat its content as compromised", path, mode)
 	}
 	return nil
 }

@@ -209,7 +209,7 @@ func TestCertificateIsRenewed(t *testing.T) {
 	if third, err := c.get(nil); err != nil || third != second {
 		t.Errorf("a file that is half written: %v", err)
 	}
-	if err := os.Chmod(pair.Key, 0o640); err != nil {
+	if err := os.Chmod(pair.Key, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := serverTLS(pair); err == nil || exitCode(err) != 2 || !strings.Contains(err.Error(), "chmod 600") {

@@ -1,13 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"math"
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
-	"strconv"
 	"time"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
 )
 
 // A scheduler with few live runs makes much garbage: with Go's default it would collect a heap of a few MiB many times
@@ -17,6 +18,7 @@ const (
 	partForGarbage = 32
 	leastGarbage   = 32 << 20
 	mostGarbage    = 512 << 20
+	mostPart       = 8 // a small limit leaves at most this part to garbage, even if that is below leastGarbage
 )
 
 // headroom returns how much garbage a process that may use memory bytes can collect late, 0 if memory is unknown.
@@ -24,37 +26,41 @@ func headroom(memory uint64) uint64 {
 	if memory == 0 {
 		return 4 * leastGarbage
 	}
-	return min(max(memory/partForGarbage, leastGarbage), mostGarbage)
+	return min(max(memory/partForGarbage, leastGarbage), mostGarbage, memory/mostPart)
 }
 
-// memory returns how many bytes this process may use on Linux: the machine's, or the container's.
-func memory() uint64 {
-	var most uint64
-	if b, err := os.ReadFile("/proc/meminfo"); err == nil {
-		if _, rest, ok := bytes.Cut(b, []byte("MemTotal:")); ok {
-			if f := bytes.Fields(rest); len(f) > 0 {
-				most, _ = strconv.ParseUint(string(f[0]), 10, 64)
-				most <<= 10
-			}
-		}
+// partForGo is how much of a container's memory, in percent, Go may use: the rest is for stacks of threads, mapped files
+// and page cache, and the kernel kills a process that exceeds the whole.
+const partForGo = 90
+
+// limitMemory sets Go's memory limit to partForGo of the cgroup's, unless GOMEMLIMIT has set one. It returns how many
+// bytes this process may use, 0 if that is unknown.
+func limitMemory(cgroup, machine memlimit.Provider) uint64 {
+	given := os.Getenv("GOMEMLIMIT") != ""
+	if limit := debug.SetMemoryLimit(-1); given && limit < math.MaxInt64 {
+		return uint64(limit)
 	}
-	for _, path := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
-		if b, err := os.ReadFile(path); err == nil {
-			if n, err := strconv.ParseUint(string(bytes.TrimSpace(b)), 10, 64); err == nil && n > 0 && (most == 0 || n < most) {
-				most = n
-			}
-		}
+	total, err := machine()
+	if err != nil {
+		total = 0
 	}
-	return most
+	limit, err := cgroup()
+	if err != nil || limit == 0 || total > 0 && limit >= total { // an error: there is no limit
+		return total
+	}
+	if !given { // else it is "off"
+		debug.SetMemoryLimit(int64(min(limit, math.MaxInt64) / 100 * partForGo))
+	}
+	return limit
 }
 
 // collectLazily lets the garbage collector run at Go's default pace, but not before the headroom is used up, until ctx
-// ends. GOGC or GOMEMLIMIT turn this off.
+// ends. GOGC turns this off. Near the memory limit, Go collects earlier.
 func collectLazily(ctx context.Context) {
-	if os.Getenv("GOGC") != "" || os.Getenv("GOMEMLIMIT") != "" {
+	room := headroom(limitMemory(memlimit.FromCgroup, memlimit.FromSystem))
+	if os.Getenv("GOGC") != "" {
 		return
 	}
-	room := headroom(memory())
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	set := 100
 	tick := time.NewTicker(time.Second)

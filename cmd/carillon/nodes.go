@@ -23,6 +23,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -107,7 +108,7 @@ func (c *cast) run(ctx context.Context) (err error) {
 // begin starts the nodes, has them join, and starts the workers.
 func (c *cast) begin(ctx context.Context) error {
 	fmt.Fprintf(c.out, "\n  Carillon cluster\n\n")
-	grown := fileExists(filepath.Join(c.cfg.Data, "n2", "rows", "node.json"))
+	grown := fileExists(filepath.Join(c.cfg.Data, "n2", raftstore.RowsFolder, "node.json"))
 	var buses []string
 	for i := range c.nodes {
 		buses = append(buses, "nats://"+after(c.cfg.NATS, i))

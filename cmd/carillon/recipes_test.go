@@ -93,7 +93,7 @@ func TestRecipesOfDatabaseBackups(t *testing.T) {
 			restored := name + "_restored"
 			flags := []string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--data", t.TempDir(), "--store"}
 			p := start(t, append(flags, raw)...)
-			p.get("/readyz", ok)
+			p.get("/leaderz", ok)
 			hire(t, p.bus)
 			packs(p)
 			replace := []string{"carillon.dump", "carillon.dump", "carillon.sql", "carillon.sql", "carillon_leader", "carillon_leader", "carillon", name, "restored", restored}

@@ -74,7 +74,10 @@ func newClusterRepair() *cobra.Command {
 		Example: "  carillon cluster repair --data /var/lib/carillon",
 		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			rows := filepath.Join(data, "rows")
+			rows, err := raftstore.RowsIn(data)
+			if err != nil {
+				return err
+			}
 			to, err := raftstore.Repair(rows)
 			if err != nil {
 				return err
@@ -118,7 +121,11 @@ func newClusterRecover() *cobra.Command {
 }
 
 func recoverNode(c *cobra.Command, data, reason string, yes bool) error {
-	conf := raftstore.Config{Dir: filepath.Join(data, "rows"), Logger: slog.New(slog.DiscardHandler)}
+	rows, err := raftstore.RowsIn(data)
+	if err != nil {
+		return err
+	}
+	conf := raftstore.Config{Dir: rows, Logger: slog.New(slog.DiscardHandler)}
 	k, err := raftstore.Look(conf)
 	if err != nil {
 		return err

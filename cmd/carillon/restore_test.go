@@ -44,7 +44,7 @@ func TestBackupAndRestore(t *testing.T) {
 	data, file := filepath.Join(tmp, "data"), filepath.Join(tmp, "carillon.backup")
 	flags := []string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0", "--data"}
 	p := start(t, append(flags, data)...)
-	p.get("/readyz", ok)
+	p.get("/leaderz", ok)
 	p.patch("/api/v1/settings", `{"misfireAfter":"1s"}`)
 	leave := plant(t, p.bus)
 	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(2))
@@ -89,7 +89,7 @@ func TestBackupAndRestore(t *testing.T) {
 		}
 	}
 	p = start(t, append(flags, filepath.Join(tmp, "policy"))...)
-	p.get("/readyz", ok)
+	p.get("/leaderz", ok)
 	leave = plant(t, p.bus)
 	p.get("/api/v1/runs?limit=200&job=shop.tick&state=Succeeded", succeeded(then+5)) // its own policy fires them all
 	ticks(p)
@@ -165,7 +165,7 @@ func TestBackupOfADatabase(t *testing.T) {
 	for _, kind := range storeKinds()[1:] {
 		t.Run(kind.name, func(t *testing.T) {
 			p := start(t, append([]string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}, kind.make(t).server...)...)
-			p.get("/readyz", ok)
+			p.get("/leaderz", ok)
 			text, code := runProgram(t, "backup", filepath.Join(t.TempDir(), "b"), "--server", p.page)
 			if code != 4 || !strings.Contains(text, map[string]string{"PostgreSQL": "pg_dump", "MariaDB": "mariadb-dump"}[kind.name]) {
 				t.Errorf("exit code %d: %s", code, text)

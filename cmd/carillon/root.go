@@ -27,7 +27,7 @@ func newRoot(out, errs io.Writer) *cobra.Command {
 		return usage("%v; see %s --help", err, c.CommandPath())
 	})
 	root.AddGroup(&cobra.Group{ID: "run", Title: "Run a scheduler:"}, &cobra.Group{ID: "ask", Title: "Manage a running server:"})
-	for _, c := range []*cobra.Command{newDev(), newServer(), newWorker(), newConfig(), newNATSConfig(), newStore(), newRestore()} {
+	for _, c := range []*cobra.Command{newInit(), newDev(), newServer(), newWorker(), newConfig(), newNATSConfig(), newStore(), newRestore()} {
 		c.GroupID = "run"
 		root.AddCommand(c)
 	}

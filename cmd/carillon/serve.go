@@ -47,6 +47,7 @@ type process struct {
 	natsAddr    string                                        // where it listens
 	route       string                                        // the built-in NATS server's route address, or ""
 	invited     invitation                                    // to join with
+	secret      string                                        // that peers have in common, or ""
 	newAdmin    bool                                          // grant an admin's token at this start
 	ops         atomic.Pointer[ops.Ops]                       // nil until the store is open
 }
@@ -58,6 +59,15 @@ func (p *process) serve(ctx context.Context) (err error) {
 	go collectLazily(ctx)
 	if err := p.probe(ctx); err != nil {
 		return err
+	}
+	database, err := p.cfg.database()
+	if err != nil {
+		return err
+	}
+	if database == "" && !p.cfg.Memory { // before anything is written to the directory
+		if _, err := raftstore.RowsIn(p.cfg.Data); err != nil {
+			return err
+		}
 	}
 	door, err := serverTLS(p.cfg.HTTPTLS)
 	if err != nil {
@@ -81,10 +91,6 @@ func (p *process) serve(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, stopNATS()) }()
-	database, err := p.cfg.database()
-	if err != nil {
-		return err
-	}
 	listener = newCrowd(listener, p.cfg.Limits, p.log)
 	page := "http://" + listener.Addr().String()
 	if door != nil {
@@ -99,7 +105,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	p.greet(page, where)
 
 	cfg := embed.Config{
-		Dir: p.dir("rows"), Database: database, Node: p.cfg.Node, Bus: connect, BusAddress: where, Notice: p.notice(), Version: version(), Logger: p.log,
+		Dir: p.dir(""), Database: database, Node: p.cfg.Node, Bus: connect, BusAddress: where, Notice: p.notice(), Version: version(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
 		Tokens: p.cfg.authenticates(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.authenticates(),
 		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RaftLog: p.cfg.RaftLog, RetainBytes: p.cfg.RetainBytes, MetricsJobs: p.cfg.MetricsJobs, KeepCounts: p.cfg.KeepCounts,
@@ -119,6 +125,8 @@ func (p *process) serve(ctx context.Context) (err error) {
 	if cfg.OnFailure, err = p.onFailure(page); err != nil {
 		return err
 	}
+	f := newFront(listener, p.cfg.hosts(), p.log)
+	defer f.close()
 	s, err := embed.Open(ctx, cfg, p.jobs...)
 	if ctx.Err() != nil { // stopped before it began
 		return nil
@@ -128,7 +136,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	p.ops.Store(s.Ops())
-	return p.advised(p.group(ctx, s, listener))
+	return p.advised(p.group(ctx, s, f))
 }
 
 // onFailure configures notifications of failed runs. page is the address of the pages.
@@ -165,14 +173,15 @@ var errStopped = errors.New("stopped by a signal")
 
 // group runs everything until something ends or a signal comes. Interrupts are called in the order of adding, each
 // after the one before has returned, so this is also the order of stopping.
-func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Listener) error {
+func (p *process) group(ctx context.Context, s *embed.Scheduler, f *front) error {
 	var g run.Group
 	signalled, forget := context.WithCancel(ctx)
 	g.Add(func() error { return p.signals(signalled) }, func(error) { forget() })
 
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
-	g.Add(func() error { defer close(ended); return s.Run(running) }, func(error) { stop(); <-ended })
+	var failure error // its last one: the group returns only that of the actor which ends first
+	g.Add(func() error { defer close(ended); failure = s.Run(running); return failure }, func(error) { stop(); <-ended })
 
 	first, giveUp := context.WithCancel(running)
 	g.Add(func() error { return p.begin(first, s) }, func(error) { giveUp() })
@@ -183,29 +192,15 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, listener net.Li
 	profiling, stopProfiling := context.WithCancel(context.WithoutCancel(ctx))
 	g.Add(func() error { return p.profile(profiling) }, func(error) { stopProfiling() })
 
-	requests, hangUp := context.WithCancel(context.WithoutCancel(ctx))
 	handler := p.strict(s.Handler())
 	if !p.cfg.authenticates() {
 		handler = api.Direct(handler)
 	}
-	server := api.NewServer(api.Hosts(p.cfg.hosts(), handler), p.log)
-	server.BaseContext = func(net.Listener) context.Context { return requests }
-	g.Add(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
-			return fmt.Errorf("serve the pages: %w", err)
-		}
-		return nil
-	}, func(error) {
-		hangUp() // streams of events end
-		last, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-		defer cancel()
-		_ = server.Shutdown(last) // clients that still read are cut off
-		_ = server.Close()
-	})
+	g.Add(func() error { return f.serve(handler) }, func(error) { f.close() })
 	if err := g.Run(); !errors.Is(err, errStopped) {
 		return err
 	}
-	return nil
+	return failure
 }
 
 // strict sends HSTS to browsers, but only if http.url is https: other hosts may serve something without TLS tomorrow.
@@ -268,7 +263,7 @@ func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
 	return nil
 }
 
-// dir returns a path in the data directory, or "" with memory.
+// dir returns a path in the data directory, or the directory for "", and "" with memory.
 func (p *process) dir(name string) string {
 	if p.cfg.Memory {
 		return ""

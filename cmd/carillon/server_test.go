@@ -106,7 +106,7 @@ func TestServerWithADatabase(t *testing.T) {
 			}
 			args = append(args, "--store", u.String(), "--data")
 			p := start(t, append(args, t.TempDir())...)
-			p.get("/readyz", ok) // the bus of a server with a database opens when it leads
+			p.get("/leaderz", ok) // the bus of a server with a database opens when it leads
 			hire(t, p.bus)
 			packs(p)
 			p.end()

@@ -29,9 +29,6 @@ import (
 
 // Commands on a store that no server uses: copy it to another, or restore a backup.
 
-// rowsFolder is the folder of the rows in a data directory.
-const rowsFolder = "rows"
-
 // mover is one move.
 type mover struct {
 	out, errs io.Writer
@@ -137,7 +134,7 @@ func (m *mover) restore(ctx context.Context, file, data string, gap jobs.Misfire
 		_, err := fmt.Fprintln(m.out, "each job's misfire policy decides about due times since then, once a server runs")
 		return err
 	}
-	fired, missed, err := decideGap(ctx, filepath.Join(data, rowsFolder), gap)
+	fired, missed, err := decideGap(ctx, filepath.Join(data, raftstore.RowsFolder), gap)
 	if err != nil {
 		return fmt.Errorf("decide about due times since the backup: %w; delete %s and restore again", err, data)
 	}
@@ -256,10 +253,11 @@ func openPlace(ctx context.Context, flag, where, secret string) (*place, error) 
 
 // openStopped opens the data directory of a stopped server.
 func openStopped(dir string) (metastore.Content, io.Closer, error) {
-	if fileExists(filepath.Join(dir, rowsFolder)) {
-		dir = filepath.Join(dir, rowsFolder)
+	rows, err := raftstore.RowsIn(dir)
+	if err != nil {
+		return nil, nil, err
 	}
-	f, err := raftstore.Freeze(raftstore.Config{Dir: dir})
+	f, err := raftstore.Freeze(raftstore.Config{Dir: rows})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -282,7 +280,7 @@ func fillOf(flag, where, secret string) (metastore.Fill, error) {
 		return nil, usage("%s: %v", flag, err)
 	}
 	for _, f := range files {
-		if !strings.HasPrefix(f.Name(), rowsFolder+".") { // an earlier attempt may have left these
+		if !strings.HasPrefix(f.Name(), raftstore.RowsFolder+".") { // an earlier attempt may have left these
 			return nil, kernel.Refuse(jobs.Conflict, "directory %s is not empty: want an empty or missing one", where)
 		}
 	}
@@ -290,6 +288,6 @@ func fillOf(flag, where, secret string) (metastore.Fill, error) {
 		if err := os.MkdirAll(where, 0o700); err != nil {
 			return err
 		}
-		return raftstore.Fill(ctx, raftstore.Config{Dir: filepath.Join(where, rowsFolder)}, from, check)
+		return raftstore.Fill(ctx, raftstore.Config{Dir: filepath.Join(where, raftstore.RowsFolder)}, from, check)
 	}, nil
 }

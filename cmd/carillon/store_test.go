@@ -118,7 +118,7 @@ func listed(p *program, path string) []listedRun {
 func lived(t *testing.T, flags []string) {
 	t.Helper()
 	p := start(t, append([]string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}, flags...)...)
-	p.get("/readyz", ok)
+	p.get("/leaderz", ok)
 	leave := plant(t, p.bus)
 	p.get("/api/v1/jobs/shop.tick", ok)
 	p.post("/api/v1/jobs/shop.pack/trigger", `{}`)
@@ -137,7 +137,7 @@ func lived(t *testing.T, flags []string) {
 func goesOn(t *testing.T, flags []string) {
 	t.Helper()
 	p := start(t, append([]string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}, flags...)...)
-	p.get("/readyz", ok)
+	p.get("/leaderz", ok)
 	before := len(ticks(p))
 	leave := plant(t, p.bus)
 	p.get("/api/v1/runs?limit=200&job=shop.pack&state=Succeeded", succeeded(4)) // the one that was done, two that waited, and the delayed one
@@ -223,7 +223,7 @@ func TestStoreCopyOfOneInUse(t *testing.T) {
 		t.Run(from.name, func(t *testing.T) {
 			source := from.make(t)
 			p := start(t, append([]string{"server", "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0"}, source.server...)...)
-			p.get("/readyz", ok)
+			p.get("/leaderz", ok)
 			dir := filepath.Join(t.TempDir(), "moved")
 			text, code := move(t, source.place("from"), []string{"--to", dir})
 			if code != 4 || !strings.Contains(text, "stop") {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/carillon-scheduler/carillon/internal/episode"
 )
 
 // flushTraces is how long the last spans of a process may take to be sent.
-const flushTraces = 5 * time.Second
+const flushTraces = time.Second
 
 // traces exports spans to the collector that the environment names, if any. stop sends the rest.
 func (p *process) traces(ctx context.Context) (stop func(), err error) {
@@ -35,7 +38,8 @@ func (p *process) traces(ctx context.Context) (stop func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("export traces: %w", err)
 	}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { p.log.Warn("traces are not exported", "err", err) }))
+	episodes := episode.New(p.log)
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { episodes.Failed(slog.LevelWarn, "", "traces are not exported", "err", err) }))
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(about))
 	otel.SetTracerProvider(provider)
 	return func() {

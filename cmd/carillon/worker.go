@@ -47,7 +47,11 @@ func newWorker() *cobra.Command {
 			if err := h.checkExec(c); err != nil {
 				return err
 			}
-			return h.work(c.Context())
+			err = h.work(c.Context())
+			if h.runner != nil { // its commands end with the worker
+				err = errors.Join(err, h.runner.Close())
+			}
+			return err
 		},
 	}
 	addFlags(c, flagsBut(workerFlags)...)
@@ -91,8 +95,11 @@ type workerProcess struct {
 	tags      []string
 	exec      bool
 	commands  execjob.Config
-	out       io.Writer
-	log       *slog.Logger
+	runner    *execjob.Runner // nil without exec
+	// definitions reads jobs; set when the worker is connected.
+	definitions execjob.Source
+	out         io.Writer
+	log         *slog.Logger
 }
 
 // work connects, and works until a signal comes or ctx ends.
@@ -142,11 +149,15 @@ func (h *workerProcess) work(ctx context.Context) error {
 	g.Add(func() error { return p.signals(signalled) }, func(error) { forget() })
 	working, stop := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
-	g.Add(func() error { defer close(ended); return w.Run(working) }, func(error) { stop(); <-ended })
+	var failure error // its last one: the group returns only that of the actor which ends first
+	g.Add(func() error { defer close(ended); failure = w.Run(working); return failure }, func(error) { stop(); <-ended })
 	profiling, stopProfiling := context.WithCancel(context.WithoutCancel(ctx))
 	g.Add(func() error { return p.profile(profiling) }, func(error) { stopProfiling() })
 	if err := g.Run(); !errors.Is(err, errStopped) {
 		return err
+	}
+	if missing, is := errors.AsType[*worker.UnreportedError](failure); is {
+		return missing
 	}
 	return nil
 }
@@ -156,11 +167,8 @@ func (h *workerProcess) worker(cfg worker.Config, jobsConfig httpjob.Config, as 
 	heeding := busstore.Heed(b, as)
 	store := busstore.New(heeding, as)
 	if h.exec {
-		runner, err := execjob.New(commandsOf(store), h.commands)
-		if err != nil {
-			return nil, usage("%v", err)
-		}
-		cfg.Others, cfg.Only = runner.Run, kernel.WorkExec
+		h.definitions = commandsOf(store)
+		cfg.Others, cfg.Only = h.runner.Run, kernel.WorkExec
 		return worker.New(cfg, store, heeding)
 	}
 	runner, err := httpjob.New(store, jobsConfig)

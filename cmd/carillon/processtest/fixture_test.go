@@ -4,6 +4,7 @@ package processtest
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -143,6 +144,11 @@ type list[T any] struct{ Items []T }
 
 // ask makes a request.
 func (h *fixture) ask(method, path, body string) (status int, answer []byte, err error) {
+	return h.askAs("", method, path, body)
+}
+
+// askAs asks with an idempotency key.
+func (h *fixture) askAs(key, method, path, body string) (status int, answer []byte, err error) {
 	r, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+h.http+path, strings.NewReader(body))
 	if err != nil {
 		return 0, nil, err
@@ -150,6 +156,9 @@ func (h *fixture) ask(method, path, body string) (status int, answer []byte, err
 	if body != "" {
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("If-Match", "*")
+	}
+	if key != "" {
+		r.Header.Set("Idempotency-Key", key)
 	}
 	a, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -160,10 +169,19 @@ func (h *fixture) ask(method, path, body string) (status int, answer []byte, err
 	return a.StatusCode, answer, err
 }
 
-// do is ask, and it must go well.
-func (h *fixture) do(method, path, body string) []byte {
+// do is ask, and it must go well: a request is repeated under its idempotency key while no node leads.
+func (h *fixture) do(method, path, body string) (answer []byte) {
 	h.t.Helper()
-	status, answer, err := h.ask(method, path, body)
+	var status int
+	var err error
+	key := ""
+	if method == http.MethodPost {
+		key = rand.Text()
+	}
+	await(h.t, method+" "+path+" has an answer", func() bool {
+		status, answer, err = h.askAs(key, method, path, body)
+		return err != nil || status != http.StatusServiceUnavailable && status != http.StatusGatewayTimeout
+	})
 	if err != nil || status >= 300 {
 		h.t.Fatalf("%s %s: %d %s (%v)", method, path, status, answer, err)
 	}

@@ -31,9 +31,12 @@ type half struct {
 	process          *process
 }
 
-func newPair(t *testing.T, kind *sqltest.Kind) *pair {
+func newPair(t *testing.T, kind *sqltest.Kind) *pair { t.Helper(); return newPairAt(t, kind.New(t)) }
+
+// newPairAt is newPair at a database.
+func newPairAt(t *testing.T, url string) *pair {
 	t.Helper()
-	p := &pair{fixture: &fixture{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}, env: []string{"CARILLON_STORE_URL=" + kind.New(t)}}
+	p := &pair{fixture: &fixture{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}, env: []string{"CARILLON_STORE_URL=" + url}}
 	dir := t.TempDir()
 	for i := range p.nodes {
 		n := &half{name: fmt.Sprintf("n%d", i+1), http: freeport.Address(t), nats: freeport.Address(t)}
@@ -65,7 +68,7 @@ func (p *pair) leader() (leader, other *half) {
 				continue
 			}
 			p.http = n.http
-			if status, _, err := p.ask(http.MethodGet, "/readyz", ""); err == nil && status == http.StatusOK {
+			if status, _, err := p.ask(http.MethodGet, "/leaderz", ""); err == nil && status == http.StatusOK {
 				leader, other = n, p.nodes[1-i]
 				return true
 			}
@@ -119,10 +122,10 @@ func TestTwoOnADatabase(t *testing.T) {
 				}
 				t.Logf("a run began %v after the leader was %s", begun.At.Sub(gone), how)
 				p.begin(dead)
-				await(t, dead.name+" is a standby or leads", func() bool {
+				await(t, dead.name+" is ready, as a standby or the leader", func() bool {
 					h := fixture{t: t, http: dead.http}
 					status, _, err := h.ask(http.MethodGet, "/readyz", "")
-					return err == nil && (status == http.StatusServiceUnavailable || status == http.StatusOK)
+					return err == nil && status == http.StatusOK
 				})
 			}
 			time.Sleep(time.Second) // under load
