@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"runtime"
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/secretfile"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -114,12 +114,8 @@ func settle(u *url.URL, cfg *natsbus.Config) error {
 
 // secretIn reads a file with one secret. It refuses a file that other users can read: the secret is compromised.
 func secretIn(path string) (string, error) {
-	info, err := os.Stat(path)
-	if err != nil {
+	if err := secretfile.Check(path); err != nil {
 		return "", err
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 && runtime.GOOS != "windows" {
-		return "", kernel.Invalid("%s is readable by other users (%v): chmod 600 it, and treat its token as compromised", path, mode)
 	}
 	raw, err := os.ReadFile(path)
 	if err != nil {

@@ -32,6 +32,9 @@ var floors = []struct {
 	{0, "jobs/quartztrigger", []string{"jobs", "jobs/schedule"}},
 	{0, "internal/timetable", []string{"jobs", "jobs/schedule", "internal/kernel"}},
 	{0, "internal/sabotage", nil},
+	{0, "internal/dispatch", []string{"jobs"}},
+	{0, "internal/secretfile", []string{"internal/kernel"}},
+	{0, "internal/episode", []string{"jobs"}},
 
 	{1, "metastore", nil},
 	{1, "bus", nil},
@@ -56,7 +59,8 @@ var floors = []struct {
 
 	{3, "ops", nil},
 
-	{4, "controlplane", nil},
+	{4, "controlplane", []string{"controlplane/assign"}},
+	{4, "controlplane/assign", nil},
 	{4, "worker", nil},
 	{4, "worker/httpjob", nil},
 	{4, "worker/execjob", nil},
@@ -98,6 +102,7 @@ var doors = map[string][]string{
 	"go.opentelemetry.io/otel":               {"trace", "cmd/carillon"},
 	"github.com/prometheus/client_golang":    {"metrics"},
 	"github.com/oklog/run":                   {"controlplane", "worker", "embed", "cmd/carillon"},
+	"github.com/KimMachineGun/automemlimit":  {"cmd/carillon"},
 	"golang.org/x/sys":                       {"metastore/raftstore", "worker/execjob"},
 	"golang.org/x/time":                      {"api"},
 	"github.com/carillon-scheduler/carillon": nil,

@@ -88,10 +88,25 @@ peers:
 client:
     cd api/clienttest && go test -v .
 
+# render the Helm chart's examples and pack the chart into dist/chart; with -version v: as that version
+chart *args:
+    cd deploy/chart/charttest && go run . {{args}}
+
 # build the program into bin/
 build:
     go build -trimpath -o bin/carillon ./cmd/carillon
 
-# archives, checksums and a container file in dist/, for every system or for those named (linux/amd64)
-release *systems:
-    bash .ci/release {{systems}}
+# all files of a release of the commit at HEAD, in dist/: just release v0.1.0; needs a signing key or -unsigned
+release version *args:
+    cd deploy/release && go build -o ../../bin/release .
+    bin/release build {{version}} {{args}}
+
+# check the signature and the checksums of a release: just verify-release dist -key <public key or file>
+verify-release *args:
+    cd deploy/release && go build -o ../../bin/release .
+    bin/release verify {{args}}
+
+# build a release twice, in two folders, and compare the bytes
+reproduce-release version *args:
+    cd deploy/release && go build -o ../../bin/release .
+    bin/release reproduce {{version}} {{args}}

@@ -21,13 +21,15 @@ type logged struct {
 	message string
 	keys    []string
 	odd     string // what is wrong with the call, or ""
+	ends    bool   // it ends the episode of the message, and writes its line with the attributes of the beginning
 }
 
-// levels are the methods of a logger that write a line, and where their message is among the arguments.
-var levels = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1}
+// levels are the methods of a logger, or of an episode.Log, that write a line, and where their message is among the arguments.
+var levels = map[string]int{"Debug": 0, "Info": 0, "Warn": 0, "Error": 0, "DebugContext": 1, "InfoContext": 1, "WarnContext": 1, "ErrorContext": 1,
+	"Failed": 2, "Began": 2, "Lasts": 3}
 
 // loggers are the names under which loggers go in this module.
-var loggers = regexp.MustCompile(`(?i)(^|\.)(log|logger|slog)$`)
+var loggers = regexp.MustCompile(`(?i)(^|\.)(log|logger|slog|episodes)$`)
 
 // passedOn are files whose lines are not ours: raft's, and those of the jobs that dev shows.
 var passedOn = []string{"metastore/raftstore/hclog.go", "cmd/carillon/demo.go"}
@@ -67,6 +69,8 @@ func logCalls(t *testing.T) (all []logged) {
 			switch {
 			case method.Sel.Name == "With":
 				all = append(all, facts(logged{where: where, message: "-"}, call.Args, file))
+			case method.Sel.Name == "End" && len(call.Args) == 2:
+				all = append(all, logged{where: where, message: literal(call.Args[1]), ends: true})
 			case writes && len(call.Args) > at:
 				l := logged{where: where}
 				if l.message = literal(call.Args[at]); l.message == "" {
@@ -160,6 +164,9 @@ func TestLogLines(t *testing.T) {
 		t.Fatalf("there are %d calls and %d names: the search has missed them", len(calls), len(known))
 	}
 	for _, l := range calls {
+		if l.ends && !slices.ContainsFunc(calls, func(o logged) bool { return !o.ends && o.message == l.message }) {
+			t.Errorf("%s: %q: no line begins with this message", l.where, l.message)
+		}
 		if l.odd != "" {
 			t.Errorf("%s: %q: %s", l.where, l.message, l.odd)
 		}

@@ -44,7 +44,7 @@ func (h *fixture) grow(ctx context.Context) error {
 		return err
 	}
 	h.others, h.buses = append(h.others, c), append(h.buses, bus)
-	return ready(ctx, web, c)
+	return ready(ctx, web+"/readyz", c)
 }
 
 // freePair is an address for other nodes: they come to this port and to the next. Both are below those that the system

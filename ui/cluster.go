@@ -41,7 +41,7 @@ func (u *UI) cluster(r *http.Request, v visitor) (answer, error) {
 		switch {
 		case m.Term > 0:
 			n.State, n.Tone = "leader", "good"
-		case m.Online && m.Copies && !m.Voter:
+		case m.Online && m.Copies && (!m.Voter || m.Reached && !m.Current):
 			n.State, n.Tone = "catching up", "warn"
 		case m.Online && m.Share != nil:
 			n.State, n.Tone = "triggering", "good"

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -210,6 +211,9 @@ var titles = map[int]string{
 	http.StatusGatewayTimeout: "504: outcome unknown", http.StatusInternalServerError: "500: internal error",
 }
 
+// statusClientClosed is the status of a request whose client did not wait for the page: it is in the metrics only.
+const statusClientClosed = 499
+
 // fail shows the page for an error. Only the texts of refusals are shown.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, v visitor, err error) {
 	u.render(w, r, v, u.failed(r.Context(), r.URL.Path, err))
@@ -219,16 +223,16 @@ func (u *UI) failed(ctx context.Context, path string, err error) answer {
 	status := statusOf(err)
 	page := failure{Title: titles[status], Text: said(err)}
 	switch {
+	case status >= http.StatusInternalServerError && context.Cause(ctx) == context.Canceled:
+		status = statusClientClosed
 	case status == http.StatusServiceUnavailable:
-		u.log.WarnContext(ctx, "page failed: store unavailable", "path", path, "err", err)
+		u.episodes.Failed(slog.LevelWarn, "", "page failed: store unavailable", "path", path, "err", err)
 		page.Text = "The scheduler is unavailable. Try again shortly."
 	case status == http.StatusGatewayTimeout: // a reader of "failed" would send the request again
-		u.log.WarnContext(ctx, "unknown outcome", "path", path, "err", err)
+		u.episodes.Failed(slog.LevelWarn, "", "unknown outcome", "path", path, "err", err)
 		page.Unknown = true
 	case status == http.StatusInternalServerError:
-		if !errors.Is(err, context.Canceled) {
-			u.log.ErrorContext(ctx, "page failed", "path", path, "err", err)
-		}
+		u.episodes.Failed(slog.LevelError, err.Error(), "page failed", "path", path, "err", err)
 		page.Text = "Internal error. The server log has details."
 	}
 	return answer{page: "failure", title: page.Title, status: status, data: page}

@@ -26,6 +26,7 @@ import (
 	"path"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -75,6 +76,7 @@ type UI struct {
 	bus       string
 	about     About
 	log       *slog.Logger
+	episodes  *episode.Log
 	pages     map[string]*template.Template // by page
 	parts     map[string]*template.Template // the same for fragments, without relative times
 	static    string                        // path of the static files, which changes when they do
@@ -98,6 +100,7 @@ func New(c Config) *UI {
 	if u.log == nil {
 		u.log = slog.New(slog.DiscardHandler)
 	}
+	u.episodes = episode.New(u.log)
 	u.hub.ops = c.Ops
 	u.static = "/static/" + fingerprint()
 	u.parse()

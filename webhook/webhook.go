@@ -27,6 +27,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -79,7 +80,7 @@ const (
 	firstPause  = time.Second
 	mostPause   = time.Minute
 	timeout     = 5 * time.Second // of one try
-	lastSends   = 5 * time.Second // how long waiting events are sent when the process ends
+	lastSends   = 2 * time.Second // how long waiting events are sent when the process ends
 )
 
 // Stats counts events since the process began.
@@ -92,11 +93,12 @@ type Stats struct {
 
 // Poster posts events. It is safe for concurrent use, and only Run blocks.
 type Poster struct {
-	cfg    Config
-	host   string // for log lines
-	client *http.Client
-	queue  chan Event
-	last   time.Duration // lastSends; tests set more
+	cfg      Config
+	host     string // for log lines
+	episodes *episode.Log
+	client   *http.Client
+	queue    chan Event
+	last     time.Duration // lastSends; tests set more
 
 	mu     sync.Mutex
 	stats  Stats
@@ -125,7 +127,7 @@ func New(c Config) (*Poster, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Poster{cfg: c, host: to.Host, queue: make(chan Event, mostWaiting), last: lastSends, recent: map[string]*recent{}, moved: make(chan struct{}, 1),
+	return &Poster{cfg: c, episodes: episode.New(c.Logger), host: to.Host, queue: make(chan Event, mostWaiting), last: lastSends, recent: map[string]*recent{}, moved: make(chan struct{}, 1),
 		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: timeout}).DialContext, MaxIdleConnsPerHost: senders, IdleConnTimeout: time.Minute,
 				TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true}}}, nil
@@ -198,9 +200,8 @@ func (p *Poster) enqueue(e Event) {
 	select {
 	case p.queue <- e:
 	default:
-		if p.stats.Dropped++; p.stats.Dropped&(p.stats.Dropped-1) == 0 { // the 1st, 2nd, 4th, 8th ...
-			p.cfg.Logger.Warn("webhook events dropped: too many wait", "address", p.host, "count", p.stats.Dropped)
-		}
+		p.stats.Dropped++
+		p.episodes.Failed(slog.LevelWarn, "", "webhook events dropped: too many wait", "address", p.host)
 	}
 }
 
@@ -229,7 +230,7 @@ func (p *Poster) release(now time.Time, all bool) (next time.Time) {
 	return next
 }
 
-// Run sends events until ctx ends, and then waiting ones for a few seconds.
+// Run sends events until ctx ends, and then waiting ones for lastSends.
 func (p *Poster) Run(ctx context.Context) {
 	sending, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -305,7 +306,7 @@ func (p *Poster) deliver(ctx context.Context, ending <-chan struct{}, e Event) {
 		}
 		if wait < 0 || try == tries || closed(ending) || ctx.Err() != nil {
 			p.count(func(s *Stats) { s.Failed++ })
-			p.cfg.Logger.Warn("webhook event not delivered", "address", p.host, "tenant", e.Tenant, "key", e.Job, "run", e.Run, "attempts", try, "err", err)
+			p.episodes.Failed(slog.LevelWarn, "", "webhook event not delivered", "address", p.host, "tenant", e.Tenant, "key", e.Job, "run", e.Run, "attempts", try, "err", err)
 			return
 		}
 		select {
