@@ -289,7 +289,7 @@ func (a *API) probe(check func(context.Context) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := check(r.Context()); err != nil {
 			a.log.DebugContext(r.Context(), "not ready", "err", err)
-			problem(http.StatusServiceUnavailable, codeNotReady, err.Error()).write(w)
+			NotReady(w, err.Error())
 			return
 		}
 		ok(w)
@@ -305,7 +305,12 @@ func Starting(w http.ResponseWriter, r *http.Request) {
 		ok(w)
 		return
 	}
-	problem(http.StatusServiceUnavailable, codeNotReady, "the server is starting: it opens its store, or waits for other nodes; see its log").write(w)
+	NotReady(w, "the server is starting: it opens its store, or waits for other nodes; see its log")
+}
+
+// NotReady answers 503 with the reason.
+func NotReady(w http.ResponseWriter, reason string) {
+	problem(http.StatusServiceUnavailable, codeNotReady, reason).write(w)
 }
 
 func ok(w http.ResponseWriter) {

@@ -61,10 +61,13 @@ func (p *program) until(want int, path, token string) []byte {
 	}
 }
 
-// tokenIn waits for a file with a token, and wants it to be private.
+// tokenIn waits until the program is ready, and then wants a private file with a token.
 func (p *program) tokenIn(path string) string {
 	p.t.Helper()
 	p.until(200, "/readyz", "")
+	if _, err := os.Stat(path); err != nil {
+		p.t.Errorf("the program is ready before its token: %v", err)
+	}
 	return p.tokenOf(path)
 }
 

@@ -17,6 +17,7 @@ import (
 type front struct {
 	server  *http.Server
 	open    chan struct{} // closed when there is a handler
+	begun   chan struct{} // closed when all is stored that a start stores, such as the first token
 	handler http.Handler
 	hangUp  context.CancelCauseFunc
 	ended   chan error
@@ -27,7 +28,7 @@ const openingPatience = 5 * time.Second
 
 // newFront serves to these hosts.
 func newFront(listener net.Listener, hosts []string, log *slog.Logger) *front {
-	f := &front{open: make(chan struct{}), ended: make(chan error, 1)}
+	f := &front{open: make(chan struct{}), begun: make(chan struct{}), ended: make(chan error, 1)}
 	var requests context.Context
 	requests, f.hangUp = context.WithCancelCause(context.Background())
 	f.server = api.NewServer(api.Hosts(hosts, f), log)
@@ -54,6 +55,25 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	api.Starting(w, r)
+}
+
+// whole answers /readyz with 503 until all is stored that a start stores: what waits for it finds the first token.
+func (f *front) whole(ready func(context.Context) error, next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/readyz" {
+			select {
+			case <-f.begun:
+			default:
+				err := ready(r.Context())
+				if err == nil {
+					err = errors.New("the server stores its first token and what its configuration defines")
+				}
+				api.NotReady(w, err.Error())
+				return
+			}
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // serve serves another handler, until the front is closed.

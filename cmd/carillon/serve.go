@@ -184,7 +184,7 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, f *front) error
 	g.Add(func() error { defer close(ended); failure = s.Run(running); return failure }, func(error) { stop(); <-ended })
 
 	first, giveUp := context.WithCancel(running)
-	g.Add(func() error { return p.begin(first, s) }, func(error) { giveUp() })
+	g.Add(func() error { return p.begin(first, s, f.begun) }, func(error) { giveUp() })
 
 	remembering, stopRemembering := context.WithCancel(context.WithoutCancel(ctx))
 	g.Add(func() error { return p.rememberNodes(remembering) }, func(error) { stopRemembering() })
@@ -192,7 +192,7 @@ func (p *process) group(ctx context.Context, s *embed.Scheduler, f *front) error
 	profiling, stopProfiling := context.WithCancel(context.WithoutCancel(ctx))
 	g.Add(func() error { return p.profile(profiling) }, func(error) { stopProfiling() })
 
-	handler := p.strict(s.Handler())
+	handler := f.whole(s.Ready, p.strict(s.Handler()))
 	if !p.cfg.authenticates() {
 		handler = api.Direct(handler)
 	}
@@ -233,8 +233,8 @@ func (p *process) signals(ctx context.Context) error {
 	return errStopped
 }
 
-// begin runs what needs a leader, and then waits.
-func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
+// begin runs what needs a leader, and then waits. It closes begun when all is stored that a start stores.
+func (p *process) begin(ctx context.Context, s *embed.Scheduler, begun chan<- struct{}) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for s.Ready(ctx) != nil {
@@ -249,6 +249,7 @@ func (p *process) begin(ctx context.Context, s *embed.Scheduler) error {
 			return err
 		}
 	}
+	close(begun)
 	if p.cfg.Jobs.From != "" {
 		var watching sync.WaitGroup
 		watching.Go(func() { p.watchJobs(ctx, s) })
