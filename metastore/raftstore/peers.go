@@ -240,9 +240,10 @@ type newcomer struct {
 
 // join returns when the node is a member without data yet, or when it is to found a cluster: joined is false then.
 func (n newcomer) join(ctx context.Context) (joined bool, err error) {
+	hello := n.hello("") // not n itself, whose address is set below
 	l, err := link.Open(link.Config{
 		Listen: n.cfg.Listen, Advertise: n.cfg.Advertise, Key: n.cfg.Identity.key, Logger: n.cfg.Logger, Dialer: n.cfg.dialer, Member: n.cfg.Identity.Member,
-		Self: func() link.Hello { return n.hello("") }, Serve: map[link.Purpose]func(*link.Conn){link.ForMeet: n.serve},
+		Self: func() link.Hello { return hello }, Serve: map[link.Purpose]func(*link.Conn){link.ForMeet: n.serve},
 	})
 	if err != nil {
 		return false, fmt.Errorf("join: %w", err)
