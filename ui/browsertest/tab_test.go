@@ -221,6 +221,10 @@ func (b *tab) open(path string) int {
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	answer, err := chromedp.Run(ctx, chromedp.NavigateResponse(b.url+path))
+	if err != nil && strings.Contains(err.Error(), "net::ERR_ABORTED") { // by another navigation that was under way
+		b.t.Logf("opening %s at %s was broken off; again", path, b.path())
+		answer, err = chromedp.Run(ctx, chromedp.NavigateResponse(b.url+path))
+	}
 	if err != nil {
 		b.t.Fatalf("open %s: %v", path, err)
 	}
