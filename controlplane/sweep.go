@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// sweep looks for what got lost: offers that no worker claimed, workers that fell silent, free slots with waiting runs,
+// sweep looks for what got lost: ready runs that are not known, workers that fell silent, free slots with waiting runs,
 // definitions whose change was not signalled.
 func (cp *ControlPlane) sweep(ctx context.Context) error {
 	ticker := time.NewTicker(cp.cfg.Sweep)
@@ -48,34 +48,23 @@ func (cp *ControlPlane) sweep(ctx context.Context) error {
 func (cp *ControlPlane) sweepOnce(ctx context.Context, froze bool) error {
 	now := time.Now()
 	if froze {
-		cp.router.spare(now)
+		cp.board.thaw()
 	}
-	for _, name := range cp.router.expire(now) {
+	for _, name := range cp.board.silent() {
 		cp.log.Warn("a worker fell silent", "worker", name)
 	}
-	for _, o := range cp.router.overdue(now) {
-		run, err := cp.cfg.Store.Run(ctx, o.lane.Tenant, o.id)
-		if err != nil && !errors.Is(err, jobs.NotFound) {
-			return err
-		}
-		cp.router.retry(o, run, now)
-	}
-	lanes, err := cp.cfg.Store.Lanes(ctx)
+	apps, err := cp.cfg.Store.ReadyApps(ctx)
 	if err != nil {
 		return err
 	}
-	for _, l := range lanes {
-		cp.router.backlogged(l.Tenant, l.App, l.Ready)
-	}
-	cp.uncounted()
-	for _, l := range cp.router.deserted(lanes) {
-		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.App, fireRuns)
+	for _, l := range cp.board.sweep(apps) {
+		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.Name, fireRuns)
 		if err != nil {
 			return err
 		}
-		cp.router.lonely(l, ready, now)
+		cp.board.broadcasts(l, ready)
 	}
-	poke(cp.router.changed)
+	poke(cp.board.changed)
 	marked := cp.markStopped(ctx, now) // marks on jobs must not delay runs
 	return cmp.Or(cp.sweepRows(ctx), marked)
 }

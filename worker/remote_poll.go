@@ -38,8 +38,7 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.polling == mine {
-			r.polling = nil
-			r.worker.held.ask(0)
+			r.polling, r.active = nil, time.Now()
 		}
 		if err == nil {
 			r.seen = time.Now()
@@ -86,7 +85,6 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		r.number = strings.ToLower(rand.Text()[:10])
 		for _, t := range r.batch {
 			t.given = true
-			r.worker.held.given(t.attempt)
 		}
 	}
 	for _, t := range r.batch {
@@ -97,7 +95,7 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		list = append(list, g)
 	}
 	if len(list) == 0 && !over {
-		r.worker.held.ask(want)
+		r.asks(want)
 	}
 	return list, r.number, r.rang, over
 }
