@@ -32,7 +32,7 @@ var floors = []struct {
 	{0, "jobs/quartztrigger", []string{"jobs", "jobs/schedule"}},
 	{0, "internal/timetable", []string{"jobs", "jobs/schedule", "internal/kernel"}},
 	{0, "internal/sabotage", nil},
-	{0, "internal/dispatch", []string{"internal/sabotage", "jobs"}},
+	{0, "internal/dispatch", []string{"jobs"}},
 	{0, "internal/secretfile", []string{"internal/kernel"}},
 	{0, "internal/episode", []string{"jobs"}},
 

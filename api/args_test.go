@@ -95,7 +95,7 @@ func TestRunsAreFiltered(t *testing.T) {
 	d.send("POST", many+"/"+first.ID+"/cancel", "")
 	again := read[api.Run](t, d.send("POST", many+"/"+first.ID+"/retry", ""))
 	code := d.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run()
-	d.apply(kernel.Start{ID: code.ID, Worker: "w1", Attempt: 1})
+	d.apply(kernel.Claim{ID: code.ID, Worker: "w1", Attempt: 1})
 	between := url.QueryEscape(first.Created.Add(-time.Second).Format(time.RFC3339Nano))
 	after := url.QueryEscape(code.Created.Add(time.Second).Format(time.RFC3339Nano))
 	for query, want := range map[string]string{

@@ -40,7 +40,7 @@ type fixture struct {
 	bus     *exec.Cmd   // NATS outside the server; nil = inside
 	workers []*exec.Cmd
 	client  *client.Client
-	pushes  atomic.Int64 // messages of pushes, once they are counted
+	offers  atomic.Int64 // messages of offers, once they are counted
 
 	looked sync.WaitGroup // looks of the server at itself
 

@@ -31,7 +31,11 @@ func beNATS(address string) error {
 	if err != nil {
 		return err
 	}
-	s, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: n, MaxPayload: 8 << 20})
+	dir, err := os.MkdirTemp("", "nats")
+	if err != nil {
+		return err
+	}
+	s, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: n, JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
 	if err != nil {
 		return err
 	}
@@ -40,14 +44,16 @@ func beNATS(address string) error {
 	return nil
 }
 
-// count counts pushes, as a listener to all workers' subjects sees them.
+// count counts the messages of offers, as a listener on all lanes sees them.
 func (h *fixture) count() error {
 	nc, err := nats.Connect("nats://" + h.nats)
 	if err != nil {
 		return err
 	}
-	if _, err := nc.Subscribe("to.>", func(*nats.Msg) { h.pushes.Add(1) }); err != nil {
-		return err
+	for _, lanes := range []string{"offer.>", "to.>"} {
+		if _, err := nc.Subscribe(lanes, func(*nats.Msg) { h.offers.Add(1) }); err != nil {
+			return err
+		}
 	}
 	return nc.Flush()
 }

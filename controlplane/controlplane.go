@@ -1,11 +1,11 @@
-// Package controlplane decides when jobs run. One of its processes leads: it turns due times into runs, starts them on
+// Package controlplane decides when jobs run. One of its processes leads: it turns due times into runs, offers runs to
 // workers, keeps their leases, and sweeps up what got lost. All its decisions are commands that the store checks again,
 // so a second leader, or one that was frozen for long, can do no harm.
 //
 // It is not promised to programs outside this module.
 //
-// Where to start: [New] and lead.go, which lists the leader's duties; then one duty per file. announce.go takes in what
-// commits changed, start.go starts what is ready, push.go sends it. Package assign chooses the workers.
+// Where to start: [New] and lead.go, which lists the leader's duties; then one duty per file. announce.go leads from a
+// commit to the workers, route.go chooses among them.
 package controlplane
 
 import (
@@ -72,7 +72,8 @@ type Config struct {
 
 	Lease          time.Duration // how long an attempt is a worker's without a heartbeat; default 15 s
 	HeartbeatEvery time.Duration // how often workers heartbeat; default 3 s
-	Sweep          time.Duration // how often it is looked for what got lost; default 2 s
+	Sweep          time.Duration // how often lost hints are looked for; default 2 s
+	Patience       time.Duration // how long an offer may go unclaimed before it is looked at again; default 10 s
 }
 
 func (c Config) withDefaults() Config {
@@ -95,7 +96,7 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		v   *time.Duration
 		def time.Duration
-	}{{&c.Lease, 15 * time.Second}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Sweep, 2 * time.Second}} {
+	}{{&c.Lease, 15 * time.Second}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Sweep, 2 * time.Second}, {&c.Patience, 10 * time.Second}} {
 		if *d.v <= 0 {
 			*d.v = d.def
 		}
@@ -110,7 +111,8 @@ type ControlPlane struct {
 	episodes   *episode.Log
 	store      announced
 	catalog    catalog
-	board      board
+	router     router
+	leases     leases
 	feed       feed
 	pulse      pulse
 	nodes      nodes
@@ -125,6 +127,7 @@ type ControlPlane struct {
 		Purging
 	}
 	wake    chan struct{} // a run may need to be released earlier than release.go thinks
+	reopen  chan struct{} // the shared queue is lost
 	ready   readiness
 	missing missing
 	duties  duties
@@ -139,17 +142,19 @@ func New(c Config) (*ControlPlane, error) {
 		return nil, kernel.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
-	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
 	cp.catalog.init()
-	cp.board.init(c.Lease)
+	cp.router.init(c.Patience, c.Lease)
+	cp.router.loads = cp.leases.loadOf
+	cp.leases.init(c.Lease)
 	cp.feed.init()
 	cp.pulse.totals.init()
 	cp.nodes.init()
 	return cp, nil
 }
 
-// Store returns the store of this control plane, announced: what is written through it is started and signalled.
+// Store returns the store of this control plane, announced: what is written through it is offered and signalled.
 func (cp *ControlPlane) Store() metastore.Store { return cp.store }
 
 // Run works until ctx ends, or until a failure that a new start may mend; ErrTwin needs another name.
@@ -165,6 +170,7 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	}
 	var g run.Group
 	add(&g, ctx, func(ctx context.Context) error { return cp.cfg.Elector.Lead(ctx, cp.lead) })
+	add(&g, ctx, cp.publish)
 	add(&g, ctx, cp.publishChanges)
 	add(&g, ctx, cp.present)
 	add(&g, ctx, cp.watchClocks)

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/controlplane/assign"
-	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -16,22 +14,47 @@ import (
 
 // Drained workers, and jobs that no worker has.
 
-// rest has a worker take nothing new, or take runs again: here at once, but it gets runs again only when it reports so;
-// and there by the signal that is returned. The answers to its heartbeats repeat it until the worker does. The lock is
-// held.
-func (b *board) rest(tenant jobs.Tenant, k kernel.Drain) bus.Signal {
+// rest has a worker take nothing new, or take runs again: here at once, and there by the signal that is returned. The
+// next heartbeats repeat it until the worker does. The lock is held.
+func (r *router) rest(tenant jobs.Tenant, k kernel.Drain) bus.Signal {
 	request := bus.RestResume
 	if k.On {
 		request = bus.RestDrain
 	}
-	w := dispatch.Worker{Tenant: tenant, Name: k.Worker}
-	if m := b.members[w]; m != nil {
-		m.resting, m.request = k.On, request
-		if k.On {
-			b.Rest(w)
+	for _, a := range r.apps {
+		if m := a.workers[k.Worker]; m != nil && a.lane.Tenant == tenant {
+			m.resting, m.request = k.On, request
+			if k.On {
+				r.recall(a, k.Worker)
+			}
+			a.measure()
+			a.backlog = true
+			poke(r.changed)
 		}
 	}
 	return bus.Signal{Topic: bus.TopicCancel, Tenant: tenant, To: k.Worker, Data: bus.Encode(bus.Stop{Rest: request, Stale: true})}
+}
+
+// recall takes back offers to one worker only.
+func (r *router) recall(a *app, name string) {
+	for id, o := range a.out {
+		if o.to == name {
+			a.gone(id)
+			a.backlog = true
+		}
+	}
+}
+
+// rested follows what a worker reports. Until it has done what was requested, the request stays.
+func (r *router) rested(a *app, m *member, resting bool) {
+	switch {
+	case m.request != "" && resting == (m.request == bus.RestDrain):
+		m.request = ""
+	case m.request == "" && resting != m.resting:
+		m.resting = resting
+		a.measure()
+		a.backlog = true
+	}
 }
 
 // stoppedAfter is how long workers of a job's app must have lived without the job before it is marked stopped: as long
@@ -61,40 +84,38 @@ func (s *served) has(d *kernel.Definition) bool {
 	return s.keys[d.HandlerKey()] || slices.ContainsFunc(s.any, func(i bus.WorkerInfo) bool { return i.Serves(d) })
 }
 
-// fleets returns the workers of each app.
-func (b *board) fleets() map[assign.App]*served {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	all := map[assign.App]*served{}
-	for w, m := range b.members {
-		app := assign.App{Tenant: w.Tenant, Name: m.info.App}
-		s := all[app]
-		if s == nil {
-			s = &served{keys: map[jobs.Key]bool{}}
-			all[app] = s
+// fleets returns the workers of each app, and a number that changes when they do.
+func (r *router) fleets() (map[bus.Lane]served, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all, fleet := map[bus.Lane]served{}, uint64(0)
+	for lane, a := range r.apps {
+		s := served{workers: len(a.workers), keys: map[jobs.Key]bool{}}
+		for _, m := range a.workers {
+			for key := range m.info.Keys {
+				s.keys[key] = true
+			}
+			if m.info.Any {
+				s.any = append(s.any, m.info)
+			}
 		}
-		s.workers++
-		for key := range m.info.Keys {
-			s.keys[key] = true
-		}
-		if m.info.Any {
-			s.any = append(s.any, m.info)
-		}
+		fleet += a.fleet
+		all[lane] = s
 	}
-	return all
+	return all, fleet
 }
 
 // markStopped marks jobs whose app has workers of which none has the job any more, and takes the mark from those that
 // one has again.
 func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 	m := &cp.missing
-	if _, since := cp.Leading(); now.Sub(since) < assign.Settling {
+	if now.Sub(cp.router.began()) < settling {
 		return nil
 	}
 	if m.since == nil {
 		m.since = map[kernel.Ref]time.Time{}
 	}
-	apps, fleet := cp.board.fleets(), cp.board.fleet()
+	apps, fleet := cp.router.fleets()
 	state, err := cp.cfg.Store.State(ctx)
 	if err != nil {
 		return err
@@ -114,10 +135,7 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 		if d.Gone() {
 			continue
 		}
-		s := apps[assign.App{Tenant: d.Tenant, Name: d.App}]
-		if s == nil {
-			s = new(served)
-		}
+		s := apps[bus.Lane{Tenant: d.Tenant, App: d.App}]
 		switch {
 		case s.has(d) && !d.Stopped.IsZero():
 			batch = append(batch, cp.envelope(d.Tenant, kernel.Mark{Key: d.Key}))
@@ -149,4 +167,11 @@ func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 		batch = batch[n:]
 	}
 	return nil
+}
+
+// began returns when the term began.
+func (r *router) began() time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.since
 }

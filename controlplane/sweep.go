@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// sweep looks for what got lost: ready runs that are not known, workers that fell silent, free slots with waiting runs,
+// sweep looks for what got lost: offers that no worker claimed, workers that fell silent, free slots with waiting runs,
 // definitions whose change was not signalled.
 func (cp *ControlPlane) sweep(ctx context.Context) error {
 	ticker := time.NewTicker(cp.cfg.Sweep)
@@ -48,23 +48,34 @@ func (cp *ControlPlane) sweep(ctx context.Context) error {
 func (cp *ControlPlane) sweepOnce(ctx context.Context, froze bool) error {
 	now := time.Now()
 	if froze {
-		cp.board.thaw()
+		cp.router.spare(now)
 	}
-	for _, name := range cp.board.silent() {
+	for _, name := range cp.router.expire(now) {
 		cp.log.Warn("a worker fell silent", "worker", name)
 	}
-	apps, err := cp.cfg.Store.ReadyApps(ctx)
+	for _, o := range cp.router.overdue(now) {
+		run, err := cp.cfg.Store.Run(ctx, o.lane.Tenant, o.id)
+		if err != nil && !errors.Is(err, jobs.NotFound) {
+			return err
+		}
+		cp.router.retry(o, run, now)
+	}
+	lanes, err := cp.cfg.Store.Lanes(ctx)
 	if err != nil {
 		return err
 	}
-	for _, l := range cp.board.sweep(apps) {
-		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.Name, fireRuns)
+	for _, l := range lanes {
+		cp.router.backlogged(l.Tenant, l.App, l.Ready)
+	}
+	cp.uncounted()
+	for _, l := range cp.router.deserted(lanes) {
+		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.App, fireRuns)
 		if err != nil {
 			return err
 		}
-		cp.board.broadcasts(l, ready)
+		cp.router.lonely(l, ready, now)
 	}
-	poke(cp.board.changed)
+	poke(cp.router.changed)
 	marked := cp.markStopped(ctx, now) // marks on jobs must not delay runs
 	return cmp.Or(cp.sweepRows(ctx), marked)
 }

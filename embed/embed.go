@@ -260,7 +260,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if shared && (rows.shared && cfg.Open == nil || cfg.Cluster != nil) {
 		s.cluster = &cluster{store: rows.copies, live: s.live, calls: heeding}
 		if cfg.Cluster != nil {
-			s.cluster.invite = cfg.Cluster.Invite
+			s.cluster.invite, s.cluster.part = cfg.Cluster.Invite, cfg.Cluster.Part
 		}
 		conf.Cluster = s.cluster
 	}

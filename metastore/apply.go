@@ -54,10 +54,8 @@ func (c *change) apply() error {
 	switch k := c.env.Command.(type) {
 	case kernel.Create:
 		return c.create(k)
-	case kernel.Start:
-		return c.start(k)
-	case kernel.Unstart:
-		return c.unstart(k)
+	case kernel.Claim:
+		return c.claim(k)
 	case kernel.Finish:
 		return c.finish(k)
 	case kernel.Fire:
@@ -217,23 +215,18 @@ func (c *change) store(run *kernel.Run, from jobs.State) {
 	}
 }
 
-// turn numbers a run that is ready from now on. One that was ready before keeps its place, and so does one that is
-// Processing, in case its start is taken back.
+// turn numbers a run that can be claimed from now on. One that could be claimed before keeps its place.
 func (c *change) turn(run *kernel.Run) {
-	if run.State == jobs.Processing {
-		return
-	}
-	if !run.Ready() {
+	if !run.Offerable() {
 		run.Turn = 0
 		return
 	}
-	switch before := c.live(run.ID); {
-	case before != nil && (before.Ready() || c.env.Command.Verb() == kernel.VerbUnstart):
+	if before := c.live(run.ID); before != nil && before.Offerable() {
 		run.Turn = before.Turn
-	default:
-		c.turns++
-		run.Turn, run.Queued = c.turns, c.at
+		return
 	}
+	c.turns++
+	run.Turn, run.Queued = c.turns, c.at
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.

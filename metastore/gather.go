@@ -160,9 +160,7 @@ func (g *gathering) named(e *kernel.Envelope) {
 	case kernel.Release:
 		g.ref(kernel.GlobalRef(t))
 		g.ref(kernel.RunRef(t, k.ID))
-	case kernel.Start:
-		g.ref(kernel.RunRef(t, k.ID))
-	case kernel.Unstart:
+	case kernel.Claim:
 		g.ref(kernel.RunRef(t, k.ID))
 	case kernel.Finish:
 		g.ref(kernel.RunRef(t, k.ID))
@@ -444,9 +442,7 @@ func runOf(k kernel.Command) jobs.ID {
 	switch k := k.(type) {
 	case kernel.Release:
 		return k.ID
-	case kernel.Start:
-		return k.ID
-	case kernel.Unstart:
+	case kernel.Claim:
 		return k.ID
 	case kernel.Finish:
 		return k.ID

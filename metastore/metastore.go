@@ -153,12 +153,12 @@ type Agenda interface {
 	// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those
 	// (zero if there is none).
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
-	// Ready lists runs of an app that are ready, in the order in which they should start: priority,
-	// then Run.Turn. The first limit of them.
+	// Ready lists runs of an app that a worker may claim, in the order in which they should be offered: priority,
+	// then Run.Turn. The first limit of them, those under offer included.
 	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error)
-	// ReadyApps lists the apps that have ready runs.
-	ReadyApps(ctx context.Context) ([]ReadyApp, error)
-	// Backlog lists the same apps, each with the time since which its oldest run is ready: one lookup for each
+	// Lanes lists the apps that have runs to claim.
+	Lanes(ctx context.Context) ([]Lane, error)
+	// Backlog lists the same apps, each with the time since which its oldest run can be claimed: one lookup for each
 	// priority in use, however many runs wait.
 	Backlog(ctx context.Context) ([]Backlog, error)
 	// Leased lists the attempts that are under way: Processing, or ended but with a handler that has not returned.
@@ -181,8 +181,8 @@ type Named struct {
 	ID     jobs.ID
 }
 
-// ReadyApp is an app with ready runs.
-type ReadyApp struct {
+// Lane is an app with runs to claim.
+type Lane struct {
 	Tenant jobs.Tenant
 	App    string
 	Ready  int
@@ -190,6 +190,6 @@ type ReadyApp struct {
 
 // Backlog is the runs of an app that wait for a worker's slot and for nothing else.
 type Backlog struct {
-	ReadyApp
+	Lane
 	Since time.Time // Run.Queued of the oldest
 }

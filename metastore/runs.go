@@ -281,7 +281,7 @@ func (c *change) release(k kernel.Release) error {
 	return c.existing(row)
 }
 
-func (c *change) start(k kernel.Start) error {
+func (c *change) claim(k kernel.Claim) error {
 	row, err := c.run(k.ID)
 	if err != nil {
 		return err
@@ -290,11 +290,7 @@ func (c *change) start(k kernel.Start) error {
 	if run.Worker == k.Worker && (run.State == jobs.Processing && run.Attempt == k.Attempt || run.State == jobs.Skipped && run.Next() == k.Attempt) {
 		return c.existing(row)
 	}
-	// What a former leader starts would not be pushed, and its successor would not know of it.
-	if s := stateOf(c.tx); k.Term > 0 && k.Term < s.Term && !sabotage.Off(sabotage.StaleTerm) {
-		return kernel.Refuse(jobs.Stale, "start of run %s by term %d: term %d is current", k.ID, k.Term, s.Term)
-	}
-	if sabotage.Off(sabotage.Start) && run.State == jobs.Processing {
+	if sabotage.Off(sabotage.Claim) && run.State == jobs.Processing {
 		run.Worker = k.Worker
 		c.store(&run, run.State)
 		return nil
@@ -302,8 +298,8 @@ func (c *change) start(k kernel.Start) error {
 	if k.Attempt != run.Next() {
 		return kernel.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", run.ID, k.Attempt, run.Attempt)
 	}
-	if !run.Ready() {
-		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot start", run.ID, run.State)
+	if !run.Offerable() {
+		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", run.ID, run.State)
 	}
 	if run.Place.Unexpanded() {
 		return kernel.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", run.ID)
@@ -326,28 +322,10 @@ func (c *change) start(k kernel.Start) error {
 		}
 	}
 	from := run.State
-	if run, err = run.Start(c.at, k.Worker); err != nil {
+	if run, err = run.Claim(c.at, k.Worker); err != nil {
 		return err
 	}
 	c.store(&run, from)
-	return nil
-}
-
-func (c *change) unstart(k kernel.Unstart) error {
-	row, err := c.run(k.ID)
-	switch {
-	case err != nil:
-		return err
-	case row.Attempt != k.Attempt:
-		return kernel.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", k.ID, k.Attempt, row.Attempt)
-	case row.State != jobs.Processing:
-		return c.existing(row)
-	}
-	run, err := row.Unstart()
-	if err != nil {
-		return err
-	}
-	c.store(&run, run.State) // counted when it became due
 	return nil
 }
 
@@ -491,13 +469,11 @@ func (c *change) expire(k kernel.Expire) error {
 		return kernel.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
 	}
 	run := *row
-	if k.Cause == kernel.ByLoss {
-		run, err = run.Lose(c.at, k.Unbegun)
-	} else {
-		run.Lingering = true
-		run, err = run.Fail(c.at, k.Cause, kernel.CodeTimeout, "", 0, true)
+	code := ""
+	if k.Cause == kernel.ByTimeout {
+		run.Lingering, code = true, kernel.CodeTimeout
 	}
-	if err != nil {
+	if run, err = run.Fail(c.at, k.Cause, code, "", 0, true); err != nil {
 		return err
 	}
 	return c.after(&run)

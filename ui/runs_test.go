@@ -317,7 +317,7 @@ func TestBroadcastIsOneLine(t *testing.T) {
 		t.Fatalf("%d parts, %v", len(page.Runs), err)
 	}
 	for _, run := range page.Runs[:2] {
-		s.apply(kernel.Start{ID: run.ID, Worker: run.Place.Pin, Attempt: 1})
+		s.apply(kernel.Claim{ID: run.ID, Worker: run.Place.Pin, Attempt: 1})
 		s.apply(kernel.Finish{ID: run.ID, Worker: run.Place.Pin, Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	}
 	answer, body := s.get("/runs?job=app.sweep")

@@ -116,13 +116,13 @@ func newScene(t *testing.T) *scene {
 		finish := kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Code: "card<b>", Error: hostile}
 		switch state {
 		case jobs.Processing, jobs.Skipped:
-			s.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 		case jobs.Succeeded:
-			s.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			finish.Outcome, finish.Result, finish.Error, finish.Code = kernel.OutcomeSuccess, []byte(`{"done":"</pre><b>x</b>"}`), "", ""
 			s.apply(finish)
 		case jobs.Failed, jobs.Terminated:
-			s.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
 			s.apply(finish)
 		case jobs.Cancelled:
 			s.apply(kernel.Cancel{ID: id})

@@ -38,7 +38,8 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if r.polling == mine {
-			r.polling, r.active = nil, time.Now()
+			r.polling = nil
+			r.worker.held.ask(0)
 		}
 		if err == nil {
 			r.seen = time.Now()
@@ -85,6 +86,7 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		r.number = strings.ToLower(rand.Text()[:10])
 		for _, t := range r.batch {
 			t.given = true
+			r.worker.held.given(t.attempt)
 		}
 	}
 	for _, t := range r.batch {
@@ -95,7 +97,7 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		list = append(list, g)
 	}
 	if len(list) == 0 && !over {
-		r.asks(want)
+		r.worker.held.ask(want)
 	}
 	return list, r.number, r.rang, over
 }

@@ -136,7 +136,7 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 
 // report sends an end to the store itself: of an attempt that is not held.
 func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish) {
-	r.worker.send(ctx, []kernel.Envelope{r.worker.envelope(f)}, answerTime-time.Second, func(_ int, res metastore.Result) {
+	r.worker.send(ctx, []kernel.Envelope{r.worker.envelope(f)}, patience{most: answerTime - time.Second, idle: true}, func(_ int, res metastore.Result) {
 		e.in, e.err = res.Run(), res.Err
 	})
 	if e.err == nil {

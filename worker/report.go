@@ -104,16 +104,16 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 			a.endedBy(r.Err)
 			cancelled = true
 		case jobs.Stale, jobs.NotFound:
-			w.held.disown(a)
+			a.disown()
 			w.log.Info("run was taken from this worker", facts...)
 		case jobs.Unknown, jobs.Unavailable:
 			a.unknown = true
 			w.held.lose(a)
-			w.episodes.Failed(slog.LevelWarn, "", "outcome of an attempt is unknown: its lease will expire", facts...)
+			w.episodes.Failed(slog.LevelWarn, "", "outcome of an attempt is unknown: its lease will lapse", facts...)
 		default:
 			w.held.lose(a)
-			w.episodes.Failed(slog.LevelError, "", "end of an attempt is refused: its lease will expire", facts...)
-			w.held.disown(a)
+			w.episodes.Failed(slog.LevelError, "", "end of an attempt is refused: its lease will lapse", facts...)
+			a.disown()
 		}
 		known(a, cancelled)
 	})

@@ -18,10 +18,8 @@ import (
 const (
 	// inFlight is how many calls of one service are handled at the same time. More wait, in order.
 	inFlight = 256
-	// backlogMessages and backlogBytes are how many calls of one service, or pushes to one worker, may wait; what does
-	// not fit is lost, and its caller gets no answer.
-	backlogMessages = 1 << 16
-	backlogBytes    = 256 << 20
+	// backlogBytes is how much may wait; what does not fit is lost, and its caller gets no answer.
+	backlogBytes = 256 << 20
 
 	// codeHeader marks an answer that is an error, with its code. Its text is the answer's body.
 	codeHeader = "Carillon-Code"
@@ -103,8 +101,8 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				return
 			}
 			// We publish the answer with our own rights, and the server does not check the reply subject: an answer
-			// anywhere but in the caller's inbox would let callers send signals and calls as us, and answer
-			// others.
+			// anywhere but in the caller's inbox would let callers send signals and calls as us, answer others, and
+			// delete streams.
 			if !strings.HasPrefix(m.Reply, inboxPrefix(from)+".") {
 				b.senseless(m.Subject, errors.New("its answer would not go to its caller"))
 				return
@@ -129,7 +127,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 			}()
 		})
 		if err == nil {
-			err = sub.SetPendingLimits(backlogMessages, backlogBytes)
+			err = sub.SetPendingLimits(1<<16, backlogBytes)
 		}
 		return sub, err
 	})

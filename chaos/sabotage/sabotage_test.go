@@ -62,17 +62,12 @@ var sabotages = []struct {
 	{[]sabotage.Mechanism{sabotage.NotEarly}, judge.Early, "before"},
 	{[]sabotage.Mechanism{sabotage.FireAll}, judge.Lost, "missed"},
 	{[]sabotage.Mechanism{sabotage.Idempotency}, judge.Doubled, "the store has"},
-	{[]sabotage.Mechanism{sabotage.Start}, judge.Doubled, "begun twice"},
+	{[]sabotage.Mechanism{sabotage.Claim}, judge.Doubled, "begun twice"},
 	{[]sabotage.Mechanism{sabotage.Fence}, judge.Stale, ""},
 	{[]sabotage.Mechanism{sabotage.Lease}, judge.Stuck, ""}, // slots that are never freed, and first of all the runs that wait for them
 	{[]sabotage.Mechanism{sabotage.Sweep}, judge.Stuck, "Enqueued"},
 	{[]sabotage.Mechanism{sabotage.Gate}, judge.OverLimit, ""},
 	{[]sabotage.Mechanism{sabotage.HandOver}, judge.Stuck, "Enqueued"},
-	{[]sabotage.Mechanism{sabotage.FirstOnly}, judge.Doubled, "has begun"},
-	{[]sabotage.Mechanism{sabotage.Fresh}, judge.Stale, "began after it"},
-	{[]sabotage.Mechanism{sabotage.Once}, judge.Doubled, "begun twice"},
-	{[]sabotage.Mechanism{sabotage.Repeat}, judge.Illegal, "never arrived"},
-	{[]sabotage.Mechanism{sabotage.Unstart}, judge.Stuck, "Processing"},
 }
 
 // Each mechanism is turned off in a run of the same story, and the judge names the broken guarantee.

@@ -117,10 +117,6 @@ func (b *Board) Note(run *kernel.Run, now dispatch.Stamp, acts *dispatch.Acts) {
 		return
 	}
 	at := b.app(App{run.Tenant, run.App})
-	if known && held.N == run.Attempt && w.Name != run.Worker && run.State == jobs.Processing { // another leader has started it
-		b.free(held, at, w, run.Key)
-		known = false
-	}
 	if run.State == jobs.Processing || run.Lingering {
 		if ended == run.Attempt {
 			return
@@ -146,25 +142,20 @@ func (b *Board) Note(run *kernel.Run, now dispatch.Stamp, acts *dispatch.Acts) {
 		known = false
 	}
 	switch {
-	case !run.Ready():
+	case !run.Offerable():
 		at.remove(run.ID)
 	case !known: // else its start is on its way to the log
 		at.ready(run)
 	}
 }
 
-// ended records that an attempt has ended, and frees what it took.
+// ended frees what an attempt took.
 func (b *Board) ended(a dispatch.Attempt, at *app, w dispatch.Worker, key jobs.Key) {
-	b.free(a, at, w, key)
-	b.past.add(a)
-}
-
-// free frees what an attempt took.
-func (b *Board) free(a dispatch.Attempt, at *app, w dispatch.Worker, key jobs.Key) {
 	if b.sender.Proposed(a) {
 		at.starting--
 	}
 	b.sender.Ended(a)
+	b.past.add(a)
 	if m := b.workers[w]; m != nil {
 		m.count(key, -1)
 		b.freed(m)
@@ -180,20 +171,11 @@ func (b *Board) freed(m *member) {
 }
 
 // Withdraw records that a start was not committed, and never will be. Why is in the run's row, which may be read again.
-// It does nothing if the effect of the start is known.
 func (b *Board) Withdraw(s Start) {
-	if !b.sender.Proposed(s.Attempt) {
-		return
+	if b.sender.Proposed(s.Attempt) {
+		b.ended(s.Attempt, s.app, dispatch.Worker{Tenant: s.Tenant, Name: s.Worker}, s.key)
 	}
-	b.free(s.Attempt, s.app, dispatch.Worker{Tenant: s.Tenant, Name: s.Worker}, s.key)
 	s.app.more = true
-}
-
-// Forget drops an attempt that the store does not have.
-func (b *Board) Forget(a dispatch.Attempt, key jobs.Key, name App) {
-	if held, w, known := b.sender.Current(a.Run); known && held == a {
-		b.ended(a, b.app(name), w, key)
-	}
 }
 
 // Retry records that a broadcast was not expanded. Its row is read again.
@@ -202,19 +184,6 @@ func (b *Board) Retry(e Expansion) {
 	delete(a.expanding, e.Command.ID)
 	a.more = true
 }
-
-// Broadcasts has those among the ready runs of an app expanded that are to become one for each worker. There may be no
-// worker: then they are skipped.
-func (b *Board) Broadcasts(name App, ready []*kernel.Run) {
-	for _, run := range ready {
-		if run.Place.Unexpanded() {
-			b.broadcast(b.app(name), run)
-		}
-	}
-}
-
-// Deserted reports whether no worker of an app takes runs.
-func (b *Board) Deserted(name App) bool { a := b.apps[name]; return a == nil || a.live == 0 }
 
 // Starts chooses at most so many starts. Tenants take turns, and so do the apps of each.
 func (b *Board) Starts(most int, now dispatch.Stamp) (list []Start) {

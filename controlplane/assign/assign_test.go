@@ -83,7 +83,7 @@ func (s *stage) ready(n int, change ...func(*kernel.Run)) {
 // commit applies a start to the rows, or refuses it.
 func (s *stage) commit(x Start) {
 	run := *s.rows[x.ID]
-	if !run.Ready() || run.Next() != x.N {
+	if !run.Offerable() || run.Next() != x.N {
 		s.b.Withdraw(x)
 		return
 	}
@@ -171,7 +171,7 @@ func TestOrder(t *testing.T) {
 // sorted returns the rows of an app that can start, in their order.
 func (s *stage) sorted(of App) (list []*kernel.Run) {
 	for _, run := range s.rows {
-		if run.Tenant == of.Tenant && run.App == of.Name && run.Ready() {
+		if run.Tenant == of.Tenant && run.App == of.Name && run.Offerable() {
 			list = append(list, run)
 		}
 	}
@@ -202,7 +202,7 @@ func TestRoutes(t *testing.T) {
 		{"failover: the first that is there, and no other", func(s *stage) { three(s); s.ready(4, route(jobs.RouteFailover)) }, []string{"a", "a"}},
 		{"failover: the next, if the first rests", func(s *stage) {
 			three(s)
-			s.b.Rest(dispatch.Worker{Tenant: "t", Name: "a"})
+			s.b.Rest(dispatch.Worker{Tenant: "t", Name: "a"}, true)
 			s.ready(4, route(jobs.RouteFailover))
 		}, []string{"b", "b", "b"}},
 		{"idle: one of the job on each", func(s *stage) { three(s); s.ready(5, route(jobs.RouteIdle)) }, []string{"a", "b", "c"}},
@@ -297,10 +297,10 @@ func TestWaitsForAWorker(t *testing.T) {
 	s.want(s.starts(), "w")
 	s.end(jobs.ID{0, 1})
 	s.want(s.starts(), "w")
-	s.b.Rest(w)
+	s.b.Rest(w, true)
 	s.end(jobs.ID{0, 2})
 	s.want(s.starts())
-	s.heartbeat(w) // it takes runs again
+	s.b.Rest(w, false)
 	s.want(s.starts(), "w")
 	s.ready(2)
 	s.want(s.starts(), "w")
@@ -472,7 +472,7 @@ func life(t *testing.T, r *rand.Rand) {
 	}
 	commit := func(x Start) {
 		run := *s.rows[x.ID]
-		if !run.Ready() || run.Next() != x.N {
+		if !run.Offerable() || run.Next() != x.N {
 			s.b.Withdraw(x)
 			return
 		}
@@ -552,7 +552,7 @@ func life(t *testing.T, r *rand.Rand) {
 			}
 		case 5: // a run is cancelled
 			for _, run := range s.rows {
-				if run.Ready() {
+				if run.Offerable() {
 					end := *run
 					end.State = jobs.Cancelled
 					tell(&end)
@@ -606,7 +606,7 @@ func life(t *testing.T, r *rand.Rand) {
 					same++
 				}
 			}
-			if run.Ready() && s.b.Known(w) && i.App == run.App && i.Lacks(run.HandlerKey(), run.Work, run.Place) == "" && busy[w.Name] < i.Slots &&
+			if run.Offerable() && s.b.Known(w) && i.App == run.App && i.Lacks(run.HandlerKey(), run.Work, run.Place) == "" && busy[w.Name] < i.Slots &&
 				(run.Place == nil || run.Place.Slots == 0 || same < run.Place.Slots) {
 				t.Errorf("run %v of %s waits, and worker %s could take it: %d of %d slots; held %v", run.ID, run.Key, w.Name, busy[w.Name], i.Slots,
 					s.b.app(App{"t", run.App}).all[run.ID])

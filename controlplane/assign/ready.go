@@ -287,7 +287,7 @@ func (b *Board) Fill(s Shortage, rows []*kernel.Run) {
 			known = false
 		}
 		switch r := a.all[run.ID]; {
-		case known && held.N >= run.Next(), r != nil && r.next >= run.Next(), !run.Ready():
+		case known && held.N >= run.Next(), r != nil && r.next >= run.Next(), !run.Offerable():
 		case run.Place.Unexpanded():
 			b.broadcast(a, run)
 		default:

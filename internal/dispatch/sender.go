@@ -2,12 +2,8 @@ package dispatch
 
 import "time"
 
-// patience is how long a push may be unanswered before its worker gets nothing more and it is sent again. Each further
-// repeat takes twice as long, up to mostPatience.
-const (
-	patience     = 250 * time.Millisecond
-	mostPatience = 4 * time.Second
-)
+// patience is how long a push may be unanswered before its worker gets nothing more and it is sent again.
+const patience = 250 * time.Millisecond
 
 // Sender is a leader's end in one term: which attempts are whose, who may be sent more, and what is to be repeated. Its
 // methods are not safe for concurrent use. All times are of the leader's steady clock.
@@ -23,7 +19,6 @@ type Sender struct {
 type Seat struct {
 	credit
 	lease   time.Duration
-	process int64 // of the process that sends its heartbeats
 	heard   Stamp // on its clock: when it sent the last heartbeat that came
 	heardAt Stamp
 	silent  map[Run]*sent // attempts that it has not answered
@@ -31,14 +26,13 @@ type Seat struct {
 
 // sent is an attempt that is a worker's.
 type sent struct {
-	n       uint32
-	worker  Worker
-	phase   phase
-	pushes  int // by this leader
-	pushed  Stamp
-	process int64 // of the process that it was pushed to; 0 = none
-	until   Stamp // of its lease
-	began   bool  // by the worker's word
+	n      uint32
+	worker Worker
+	phase  phase
+	pushes int // by this leader
+	pushed Stamp
+	until  Stamp // of its lease
+	began  bool  // by the worker's word
 }
 
 type phase uint8
@@ -57,7 +51,6 @@ type Acts struct {
 	Unstart []Attempt // commit: they never began
 	Lapse   []Lapse   // commit: their leases have expired
 	Stop    []Attempt // answer to the heartbeat: not that worker's any more
-	Unknown []Attempt // named by the heartbeat, and not known here: the rows decide
 }
 
 // Lapse is an attempt whose lease has expired.
@@ -68,7 +61,7 @@ type Lapse struct {
 
 // NewSender returns the end of a leader whose term begins.
 func NewSender(lease time.Duration, now Stamp) *Sender {
-	return &Sender{rules: sabotaged(), lease: lease, sure: now, seats: map[Worker]*Seat{}, runs: map[Run]*sent{}}
+	return &Sender{lease: lease, sure: now, seats: map[Worker]*Seat{}, runs: map[Run]*sent{}}
 }
 
 // Confirm records that this leader has led at some time.
@@ -164,8 +157,8 @@ func (s *Sender) Unconfirmed(a Attempt) bool {
 	return k != nil && !k.began && k.phase != over
 }
 
-// Rest has a worker take nothing new, until its next heartbeat decides.
-func (s *Sender) Rest(w Worker) { s.Seat(w).away = true }
+// Rest has a worker take nothing new, or take runs again, until its next heartbeat decides.
+func (s *Sender) Rest(w Worker, on bool) { s.Seat(w).away = on }
 
 // Leave has a worker take nothing new, and forgets it if no attempt is its own. It reports whether it has.
 func (s *Sender) Leave(w Worker) bool {
@@ -188,25 +181,20 @@ func (s *Sender) find(a Attempt) *sent {
 // push sends an attempt, for the first time or again, if its worker can still accept it.
 func (s *Sender) push(a Attempt, k *sent, now Stamp, acts *Acts) {
 	c := s.seats[k.worker]
-	if !s.leads(now) || !c.present(now) || c.other(k) {
+	if !s.leads(now) || !c.present(now) {
 		return
 	}
 	k.pushes++
-	k.pushed, k.process = now, c.process
+	k.pushed = now
 	if !s.rules.off(Renew) {
 		k.until = now + s.lease
 	}
 	acts.Push = append(acts.Push, a)
 }
 
-// other reports whether another process than the one that acts for the worker may have accepted an attempt. Both would
-// begin it. If neither names it in a heartbeat, its lease expires.
-func (c *Seat) other(k *sent) bool { return k.process != 0 && k.process != c.process }
-
 // Push returns the head of a push to a worker.
 func (s *Sender) Push(w Worker) Push {
-	c := s.Seat(w)
-	return Push{Process: c.process, Heard: c.heard, Lease: s.lease}
+	return Push{Heard: s.seats[w].heard, Lease: s.lease}
 }
 
 // Answer handles a worker's verdict.
@@ -276,22 +264,18 @@ func (s *Sender) Lingers(a Attempt) {
 
 // Heartbeat is what a worker reports.
 type Heartbeat struct {
-	Worker  Worker
-	Process int64 // of the process that sends it
-	Sent    Stamp // on its clock
-	Slots   int   // 0 = unlimited
-	Strays  int   // slots that other attempts take than those it names
-	Away    bool  // it takes nothing new
-	More    bool  // more heartbeats of the same time follow, with the other names
-	Names   []Attempt
+	Worker Worker
+	Sent   Stamp // on its clock
+	Slots  int   // 0 = unlimited
+	Strays int   // slots that other attempts take than those it names
+	Away   bool  // it takes nothing new
+	More   bool  // more heartbeats of the same time follow, with the other names
+	Names  []Attempt
 }
 
 // Heartbeat renews what a worker names, and finds what it has not received.
 func (s *Sender) Heartbeat(h Heartbeat, now Stamp, acts *Acts) {
 	c := s.Seat(h.Worker)
-	if h.Process != c.process {
-		c.process, c.heard = h.Process, 0 // another process acts for it, with another clock
-	}
 	if h.Sent < c.heard {
 		return // overtaken by a newer one
 	}
@@ -300,12 +284,8 @@ func (s *Sender) Heartbeat(h Heartbeat, now Stamp, acts *Acts) {
 		c.introduced(h.Slots, h.Strays, h.Away)
 	}
 	for _, a := range h.Names {
-		k := s.runs[a.Run]
-		switch {
-		case k == nil || k.n < a.N:
-			acts.Unknown = append(acts.Unknown, a)
-			continue
-		case k.n > a.N || k.worker != h.Worker || k.phase == undone:
+		k := s.find(a)
+		if k == nil || k.worker != h.Worker || k.phase == undone {
 			acts.Stop = append(acts.Stop, a)
 			continue
 		}
@@ -329,7 +309,7 @@ func (s *Sender) Heartbeat(h Heartbeat, now Stamp, acts *Acts) {
 func (s *Sender) Tick(now Stamp, acts *Acts) {
 	for _, c := range s.seats {
 		for run, k := range c.silent {
-			if k.phase != started || c.other(k) || now-k.pushed < min(patience<<min(max(0, k.pushes-1), 8), mostPatience) {
+			if k.phase != started || now-k.pushed < patience {
 				continue
 			}
 			c.closed, c.mute = true, true

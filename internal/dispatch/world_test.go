@@ -166,7 +166,7 @@ func play(s scene, script []strike, off rules, tracing bool, known func(*world) 
 		w.rows = append(w.rows, row{ready: true})
 	}
 	for i, slots := range s.slots {
-		r := NewReceiver(0, slots)
+		r := NewReceiver(slots)
 		r.rules = off
 		w.workers = append(w.workers, &process{Receiver: r, id: i, knows: 1, ends: map[Attempt]int{}, reports: map[Attempt]bool{},
 			renewed: map[Attempt]int{}, named: map[int][]Attempt{}, strays: map[Attempt]bool{}})
@@ -620,7 +620,7 @@ func (w *world) hears(l *leader, m message) {
 	case heartbeat:
 		l.Heartbeat(m.reports, now, &acts)
 		if l.Sender.leads(now) {
-			w.send(message{kind: heard, term: l.term, worker: m.worker, reports: m.reports, stop: append(acts.Stop, acts.Unknown...)})
+			w.send(message{kind: heard, term: l.term, worker: m.worker, reports: m.reports, stop: acts.Stop})
 		}
 	case result:
 		switch {

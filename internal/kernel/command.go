@@ -43,7 +43,7 @@ const (
 	VerbCreate     Verb = 5
 	VerbFire       Verb = 6
 	VerbRelease    Verb = 7
-	VerbStart      Verb = 8
+	VerbClaim      Verb = 8
 	VerbFinish     Verb = 9
 	VerbReturned   Verb = 10
 	VerbCheckpoint Verb = 11
@@ -76,13 +76,12 @@ const (
 	VerbNotify       Verb = 37
 
 	VerbFinalizeUpgrade Verb = 38
-	VerbUnstart         Verb = 39
 )
 
-var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
+var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
-	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart"}
+	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)
@@ -194,18 +193,10 @@ type Release struct {
 	Force bool // also a run that is held or not due yet: a person requested it
 }
 
-// Start starts attempt number Attempt of a run on a worker. The leader sends it, and pushes the run when it is committed.
-type Start struct {
+// Claim starts attempt number Attempt of a run for a worker.
+type Claim struct {
 	ID      jobs.ID
 	Worker  string
-	Attempt uint32
-	Term    uint64 // of the leader; refused as Stale if a later one is current. 0 = any
-}
-
-// Unstart takes back the start of an attempt that never began: its worker refused it, or no process received it. The
-// run keeps its place in line; the attempt's number is spent.
-type Unstart struct {
-	ID      jobs.ID
 	Attempt uint32
 }
 
@@ -259,7 +250,6 @@ type Expire struct {
 	ID      jobs.ID
 	Attempt uint32
 	Cause   Cause
-	Unbegun bool // ByLoss: the worker never reported that it had begun
 }
 
 // Cancel cancels a run.
@@ -288,8 +278,7 @@ func (Resume) Verb() Verb     { return VerbResume }
 func (Create) Verb() Verb     { return VerbCreate }
 func (Fire) Verb() Verb       { return VerbFire }
 func (Release) Verb() Verb    { return VerbRelease }
-func (Start) Verb() Verb      { return VerbStart }
-func (Unstart) Verb() Verb    { return VerbUnstart }
+func (Claim) Verb() Verb      { return VerbClaim }
 func (Finish) Verb() Verb     { return VerbFinish }
 func (Returned) Verb() Verb   { return VerbReturned }
 func (Checkpoint) Verb() Verb { return VerbCheckpoint }
@@ -488,11 +477,8 @@ func (c Fire) Check() error {
 // Check validates the release.
 func (c Release) Check() error { return checkRun(c.ID, "-", 1) }
 
-// Check validates the start.
-func (c Start) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
-
-// Check validates the attempt.
-func (c Unstart) Check() error { return checkRun(c.ID, "-", c.Attempt) }
+// Check validates the claim.
+func (c Claim) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
 
 // Check validates the end of an attempt.
 func (c Finish) Check() error {
@@ -532,9 +518,6 @@ func (c Checkpoint) Check() error {
 func (c Expire) Check() error {
 	if c.Cause != ByLoss && c.Cause != ByTimeout {
 		return Invalid("invalid cause %.20q: an attempt expires by loss or by timeout", c.Cause)
-	}
-	if c.Unbegun && c.Cause != ByLoss {
-		return Invalid("an attempt that has not begun cannot time out")
 	}
 	return checkRun(c.ID, "-", c.Attempt)
 }

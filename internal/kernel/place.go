@@ -125,7 +125,7 @@ func PartsGate(group jobs.ID) string { return "parts/" + group.String() }
 // MaxParts is how many workers a broadcast reaches: the first, in the order of their names.
 const MaxParts = 1000
 
-// Expand splits a ready broadcast run into one run for each of the named workers, in their order. With no
+// Expand splits a broadcast run that can be claimed into one run for each of the named workers, in their order. With no
 // workers it is Skipped, with that cause. One that was expanded before stays as it is.
 type Expand struct {
 	ID      jobs.ID

@@ -75,7 +75,7 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, p *Pause) { text(c, &p.Key); text(c, &p.Reason); c.time(&p.Until) })
 	case VerbResume:
 		wireValue(c, v, func(c *coder, r *Resume) { text(c, &r.Key) })
-	case VerbCreate: // this one, Start and Finish inline: passing the field function allocates a copy
+	case VerbCreate: // this one, Claim and Finish inline: passing the field function allocates a copy
 		var k Create
 		if !c.reading {
 			k = (*v).(Create)
@@ -99,19 +99,16 @@ func wireCommand(c *coder, v *Command) {
 		})
 	case VerbRelease:
 		wireValue(c, v, func(c *coder, r *Release) { c.id(&r.ID); c.bool(&r.Force) })
-	case VerbStart:
-		var k Start
+	case VerbClaim:
+		var k Claim
 		if !c.reading {
-			k = (*v).(Start)
+			k = (*v).(Claim)
 		}
 		c.id(&k.ID)
 		word(c, &k.Worker)
-		number(c, &k.Attempt)
-		if number(c, &k.Term); c.reading {
+		if number(c, &k.Attempt); c.reading {
 			*v = k
 		}
-	case VerbUnstart:
-		wireValue(c, v, func(c *coder, k *Unstart) { c.id(&k.ID); number(c, &k.Attempt) })
 	case VerbFinish:
 		var k Finish
 		if !c.reading {
@@ -130,7 +127,7 @@ func wireCommand(c *coder, v *Command) {
 			bytesOf(c, &k.Data)
 		})
 	case VerbExpire:
-		wireValue(c, v, func(c *coder, e *Expire) { c.id(&e.ID); number(c, &e.Attempt); text(c, &e.Cause); c.bool(&e.Unbegun) })
+		wireValue(c, v, func(c *coder, e *Expire) { c.id(&e.ID); number(c, &e.Attempt); text(c, &e.Cause) })
 	case VerbCancel:
 		wireValue(c, v, func(c *coder, k *Cancel) { c.id(&k.ID) })
 	case VerbConfigure:

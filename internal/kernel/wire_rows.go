@@ -78,7 +78,7 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != ""
 	c.bool(&has)
 	if !has {
 		return
@@ -93,7 +93,6 @@ func wireRare(c *coder, run *Run) {
 	word(c, &run.Handler)
 	number(c, &run.Execution)
 	text(c, &run.Work)
-	number(c, &run.Unbegun)
 }
 
 func wireFault(c *coder, f *Fault) {

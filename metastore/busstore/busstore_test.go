@@ -342,11 +342,11 @@ func TestMessagesFit(t *testing.T) {
 		t.Errorf("a message of %d bytes", most)
 	}
 	// Small requests, large answers: what does not fit is requested again.
-	starts := make([]kernel.Envelope, 40)
-	for i := range starts {
-		starts[i].Command = kernel.Start{ID: kernel.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
+	claims := make([]kernel.Envelope, 40)
+	for i := range claims {
+		claims[i].Command = kernel.Claim{ID: kernel.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
 	}
-	results := s.Apply(t.Context(), starts)
+	results := s.Apply(t.Context(), claims)
 	allDone(t, results)
 	for i := range results {
 		if run := results[i].Run(); run.ID != kernel.DerivedID(fmt.Sprint("run", i)) || string(run.Args) != big || run.State != jobs.Processing {

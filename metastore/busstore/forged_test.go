@@ -146,8 +146,7 @@ func TestReplySubjectsRevealNothing(t *testing.T) {
 	for range 3 {
 		done := make(chan error)
 		go func() {
-			_, err := a.follower.Push(t.Context(), bus.Address{Tenant: "default", App: "billing", Worker: "w1-x"}, []byte("push"))
-			done <- err
+			done <- a.follower.Hand(t.Context(), bus.Lane{Tenant: "default", App: "billing", Worker: "w1-x"}, []bus.Offer{{ID: jobs.ID{1}, Attempt: 1, Key: "k"}})
 		}()
 		m := <-handed
 		if err := m.Respond(nil); err != nil {

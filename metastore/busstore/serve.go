@@ -16,7 +16,7 @@ import (
 
 // Config configures Serve. The zero value works.
 type Config struct {
-	// Kept limits a worker to its own app, that of its principal, when it registers, creates, ends and reads:
+	// Kept limits a worker to its own app, that of its principal, when it registers, creates, claims, ends and reads:
 	// for a bus that authenticates. Default: a worker may act in all apps of its tenant.
 	Kept bool
 	// Current returns an error while local reads may be stale, else nil. A read is then refused as jobs.Unavailable,
@@ -105,7 +105,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	var room room
 	next := 0
 	likely := &s.likely
-	if v == askBrief {
+	if v == askBrief && len(batch) > 0 && batch[0].Command.Verb() != kernel.VerbClaim {
 		likely = &s.likelyBrief
 	}
 	b := encodeAnswers(len(batch), s.limit, int(likely.Load()), func(i int) (*kernel.Effect, error) {
@@ -114,7 +114,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 		}
 		answer := &answers[next]
 		next++
-		return room.trim(from, v, &answer.Effect), answer.Err
+		return room.trim(from, v, batch[i].Command, &answer.Effect), answer.Err
 	})
 	if n := len(batch); n > 0 {
 		likely.Store(int64(len(b)/n + 16))
@@ -178,6 +178,8 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envel
 		}
 	case kernel.Create:
 		return s.ownJob(ctx, from, own, k.Key)
+	case kernel.Claim:
+		return s.ownRun(ctx, from, own, k.ID)
 	case kernel.Finish:
 		return s.ownRun(ctx, from, own, k.ID)
 	case kernel.Returned:

@@ -24,16 +24,16 @@ func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []me
 	return due, next, nil
 }
 
-// Ready lists the first ready runs of an app.
+// Ready lists the first runs of an app that a worker may claim.
 func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	s := e.rows.spaces[tenant]
-	if s == nil || s.apps[app] == nil {
+	if s == nil || s.lanes[app] == nil {
 		return nil, nil
 	}
 	var found []*kernel.Run
-	for _, r := range s.apps[app].ready {
+	for _, r := range s.lanes[app].ready {
 		for n := r.first; n != nil && len(found) < limit; n = n.links[inReady].newer {
 			found = append(found, n.row)
 		}
@@ -41,40 +41,40 @@ func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit 
 	return found, nil
 }
 
-// ReadyApps lists the apps that have ready runs.
-func (e *Engine) ReadyApps(context.Context) ([]metastore.ReadyApp, error) {
+// Lanes lists the apps that have runs to claim.
+func (e *Engine) Lanes(context.Context) ([]metastore.Lane, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	var found []metastore.ReadyApp
+	var found []metastore.Lane
 	for _, s := range e.rows.spaces {
-		for app, l := range s.apps {
-			at := metastore.ReadyApp{Tenant: s.tenant, App: app}
+		for app, l := range s.lanes {
+			lane := metastore.Lane{Tenant: s.tenant, App: app}
 			for _, r := range l.ready {
-				at.Ready += r.n
+				lane.Ready += r.n
 			}
-			found = append(found, at)
+			found = append(found, lane)
 		}
 	}
 	return found, nil
 }
 
-// Backlog lists the apps that have ready runs, each with the age of the oldest.
+// Backlog lists the apps that have runs to claim, each with the age of the oldest.
 func (e *Engine) Backlog(context.Context) ([]metastore.Backlog, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	var found []metastore.Backlog
 	for _, s := range e.rows.spaces {
-		for app, l := range s.apps {
-			at := metastore.Backlog{ReadyApp: metastore.ReadyApp{Tenant: s.tenant, App: app}}
+		for app, l := range s.lanes {
+			lane := metastore.Backlog{Lane: metastore.Lane{Tenant: s.tenant, App: app}}
 			var oldest *kernel.Run
 			for _, r := range l.ready { // the first of each priority is its oldest
-				at.Ready += r.n
+				lane.Ready += r.n
 				if run := r.first.row; oldest == nil || run.Turn < oldest.Turn {
 					oldest = run
 				}
 			}
-			at.Since = oldest.Queued
-			found = append(found, at)
+			lane.Since = oldest.Queued
+			found = append(found, lane)
 		}
 	}
 	return found, nil

@@ -155,7 +155,7 @@ func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 	}
 	r.sortDefinitions()
 	for _, s := range r.spaces {
-		for _, l := range s.apps {
+		for _, l := range s.lanes {
 			for _, ready := range l.ready {
 				ready.sort()
 			}

@@ -13,7 +13,7 @@ const (
 	inParent        // those that a run has made
 	inState         // those in a state
 	inWorker        // those whose current or last attempt is a worker's
-	inReady         // those of an app that are ready, of one priority, by their turns
+	inReady         // those that a worker of an app may claim, of one priority: their turns only grow
 	inLeased        // those with an attempt under way, of all tenants
 	kinds
 )
@@ -46,19 +46,12 @@ type list struct {
 	n           int
 }
 
-// add puts a node at the end or, in an ordered list, by its time of creation: nearly always the end. A ready run whose
-// start was taken back has a turn before most others'.
+// add puts a node at the end or, in an ordered list, by its time of creation: nearly always the end.
 func (l *list) add(n *node, kind int) {
 	after := l.last
-	switch {
-	case ordered(kind):
+	if ordered(kind) {
 		for after != nil && n.row.Created.Before(after.row.Created) {
 			after = after.links[kind].older
-		}
-	case kind == inReady && after != nil && n.row.Turn < after.row.Turn:
-		after = nil
-		for next := l.first; next.row.Turn < n.row.Turn; next = next.links[kind].newer {
-			after = next
 		}
 	}
 	at := &n.links[kind]

@@ -132,10 +132,10 @@ func (d *dice) run(m *model) *kernel.Run {
 	case jobs.Succeeded:
 		run.Ended = m.now
 	}
-	if run.Ready() {
+	if run.Offerable() {
 		d.turns++
 		run.Turn = d.turns
-		if old, ok := m.rows[run.Ref()].(*kernel.Run); ok && old.Ready() && old.Priority == run.Priority {
+		if old, ok := m.rows[run.Ref()].(*kernel.Run); ok && old.Offerable() && old.Priority == run.Priority {
 			run.Turn = old.Turn
 		}
 	}
@@ -398,35 +398,35 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 		t.Errorf("Waking until %v, %d: %v and %v, want %v and %v", until, limit, at, got, wakes[:n], next)
 	}
 
-	ready := map[metastore.ReadyApp][]*kernel.Run{}
+	ready := map[metastore.Lane][]*kernel.Run{}
 	for _, run := range m.live() {
-		if run.Ready() {
-			name := metastore.ReadyApp{Tenant: run.Tenant, App: run.App}
+		if run.Offerable() {
+			name := metastore.Lane{Tenant: run.Tenant, App: run.App}
 			ready[name] = append(ready[name], run)
 		}
 	}
-	apps, _ := e.ReadyApps(ctx)
-	if len(apps) != len(ready) {
-		t.Errorf("%d apps, want %d", len(apps), len(ready))
+	lanes, _ := e.Lanes(ctx)
+	if len(lanes) != len(ready) {
+		t.Errorf("%d lanes, want %d", len(lanes), len(ready))
 	}
-	backlog := map[metastore.ReadyApp]metastore.Backlog{}
+	backlog := map[metastore.Lane]metastore.Backlog{}
 	all, _ := e.Backlog(ctx)
 	for _, b := range all {
-		backlog[metastore.ReadyApp{Tenant: b.Tenant, App: b.App}] = b
+		backlog[metastore.Lane{Tenant: b.Tenant, App: b.App}] = b
 	}
-	for _, app := range apps {
-		want := ready[metastore.ReadyApp{Tenant: app.Tenant, App: app.App}]
+	for _, lane := range lanes {
+		want := ready[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]
 		slices.SortFunc(want, func(a, b *kernel.Run) int {
 			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Turn, b.Turn))
 		})
-		if app.Ready != len(want) {
-			t.Errorf("app %v, want %d", app, len(want))
+		if lane.Ready != len(want) {
+			t.Errorf("lane %v, want %d", lane, len(want))
 		}
 		oldest := slices.MinFunc(want, func(a, b *kernel.Run) int { return cmp.Compare(a.Turn, b.Turn) })
-		if b := backlog[metastore.ReadyApp{Tenant: app.Tenant, App: app.App}]; b.Ready != len(want) || !b.Since.Equal(oldest.Queued) {
-			t.Errorf("backlog %v since %v, want %d since %v", b.ReadyApp, b.Since, len(want), oldest.Queued)
+		if b := backlog[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]; b.Ready != len(want) || !b.Since.Equal(oldest.Queued) {
+			t.Errorf("backlog %v since %v, want %d since %v", b.Lane, b.Since, len(want), oldest.Queued)
 		}
-		got, _ := e.Ready(ctx, app.Tenant, app.App, 5)
+		got, _ := e.Ready(ctx, lane.Tenant, lane.App, 5)
 		m.sameRuns(t, "Ready", got, want[:min(5, len(want))])
 	}
 

@@ -52,7 +52,7 @@ type space struct {
 	states  [16]list
 	waiting map[string]int // runs that wait, by payer
 	workers map[string]*list
-	apps    map[string]*readyRuns
+	lanes   map[string]*lane
 
 	definitions map[jobs.Key]*definition
 	byKey       []*definition
@@ -81,8 +81,8 @@ type waking struct {
 	*node
 }
 
-// readyRuns are the ready runs of an app: a list for each priority, the highest first.
-type readyRuns struct {
+// lane is the runs of an app that may be claimed: a list for each priority, the highest first.
+type lane struct {
 	ready []*ready
 }
 
@@ -127,7 +127,7 @@ func (r *rows) space(t jobs.Tenant) *space {
 		s = &space{
 			tenant: t, number: uint32(len(r.spaces)),
 			nodes: make(map[jobs.ID]*node), jobs: make(map[jobs.Key]*job), parents: make(map[jobs.ID]*list),
-			waiting: make(map[string]int), workers: make(map[string]*list), apps: make(map[string]*readyRuns),
+			waiting: make(map[string]int), workers: make(map[string]*list), lanes: make(map[string]*lane),
 			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
 			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies),
 			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[kernel.Ref]kernel.Row),
@@ -266,11 +266,11 @@ func (r *rows) lists(n *node, run *kernel.Run) (want [kinds]*list) {
 	default:
 		want[inWorker] = entry(s.workers, run.Worker)
 	}
-	if run.Ready() {
-		l := s.apps[run.App]
+	if run.Offerable() {
+		l := s.lanes[run.App]
 		if l == nil {
-			l = new(readyRuns)
-			s.apps[run.App] = l
+			l = new(lane)
+			s.lanes[run.App] = l
 		}
 		want[inReady] = l.priority(run.Priority)
 	}
@@ -300,16 +300,16 @@ func (s *space) forget(kind int, old *kernel.Run) {
 	case inWorker:
 		delete(s.workers, old.Worker)
 	case inReady:
-		l := s.apps[old.App]
+		l := s.lanes[old.App]
 		l.ready = slices.DeleteFunc(l.ready, func(r *ready) bool { return r.n == 0 })
 		if len(l.ready) == 0 {
-			delete(s.apps, old.App)
+			delete(s.lanes, old.App)
 		}
 	}
 }
 
 // priority is the list of a priority, made when it is first needed.
-func (l *readyRuns) priority(p int) *list {
+func (l *lane) priority(p int) *list {
 	i, found := slices.BinarySearchFunc(l.ready, p, func(r *ready, p int) int { return cmp.Compare(p, r.priority) })
 	if !found {
 		l.ready = slices.Insert(l.ready, i, &ready{priority: p})

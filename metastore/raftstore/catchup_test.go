@@ -213,7 +213,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 			batch = append(batch, kernel.Pause{Key: "k", Reason: "r"}, kernel.Resume{Key: "k"})
 		case i%3 == 2 && len(live) > 2:
 			for _, id := range live[:2] {
-				batch = append(batch, kernel.Start{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+				batch = append(batch, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 			}
 			live = live[2:]
 		default:

@@ -293,14 +293,14 @@ func archived(t testing.TB, s *Store) string {
 func finish(t testing.TB, s metastore.Applier, n int) {
 	t.Helper()
 	begin := creates(n)
-	start, finish := make([]kernel.Command, n), make([]kernel.Command, n)
+	claim, finish := make([]kernel.Command, n), make([]kernel.Command, n)
 	for i, k := range begin {
 		id := k.(kernel.Create).ID
-		start[i] = kernel.Start{ID: id, Worker: "w", Attempt: 1}
+		claim[i] = kernel.Claim{ID: id, Worker: "w", Attempt: 1}
 		finish[i] = kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}
 	}
 	do(t, s, begin...)
-	do(t, s, start...)
+	do(t, s, claim...)
 	do(t, s, finish...)
 }
 

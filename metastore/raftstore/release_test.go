@@ -59,14 +59,14 @@ func releaseDirectory(t *testing.T) string {
 		do(t, s, begun...)
 		for _, k := range begun[:6] {
 			id := k.(kernel.Create).ID
-			do(t, s, kernel.Start{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+			do(t, s, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		}
 		if part == 0 {
 			if err := s.snapshot(); err != nil {
 				t.Fatal(err)
 			}
 		} else {
-			do(t, s, kernel.Start{ID: begun[6].(kernel.Create).ID, Worker: "w", Attempt: 1})
+			do(t, s, kernel.Claim{ID: begun[6].(kernel.Create).ID, Worker: "w", Attempt: 1})
 		}
 	}
 	accessRows(t, s)

@@ -57,7 +57,7 @@ func (r *run) values() []any {
 	wake := when(in.Wake())
 	if r.settled != nil {
 		wake, waits = nil, nil
-	} else if in.Ready() {
+	} else if in.Turn > 0 {
 		ready = int64(in.Turn)
 	}
 	return []any{

@@ -220,7 +220,7 @@ func (of counted) values(n int64) []any {
 // The counts.
 const (
 	countState = "state" // runs by state; name: the job, or "" for all
-	countReady = "ready" // ready runs; name: the app
+	countReady = "ready" // runs that can be claimed; name: the app
 	countWaits = "waits" // runs that wait; name: the gate
 	countPayer = "payer" // runs that have not started; name: their payer
 )
@@ -233,7 +233,7 @@ func count(n map[counted]int64, run *kernel.Run, by int64) {
 	t := string(run.Tenant)
 	n[counted{t, countState, "", run.State}] += by
 	n[counted{t, countState, string(run.Key), run.State}] += by
-	if run.Ready() {
+	if run.Offerable() {
 		n[counted{t, countReady, run.App, 0}] += by
 	}
 	if payer := run.Payer(); payer != "" && run.Waiting() {

@@ -180,12 +180,12 @@ func (f *fate) toRun(run *kernel.Run) kernel.Command {
 	switch {
 	case run.State == jobs.Scheduled && n < 60:
 		return kernel.Release{ID: run.ID, Force: f.rarely(6)}
-	case run.Ready() && n < 75:
+	case run.Offerable() && n < 75:
 		next := run.Next()
 		if f.rarely(12) {
 			next += uint32(f.IntN(3)) - 1
 		}
-		return kernel.Start{ID: run.ID, Worker: pick(f, workers), Attempt: max(1, next)}
+		return kernel.Claim{ID: run.ID, Worker: pick(f, workers), Attempt: max(1, next)}
 	case run.State == jobs.Failed && n < 75:
 		if run.Lingering {
 			return kernel.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
@@ -207,14 +207,10 @@ func (f *fate) toRun(run *kernel.Run) kernel.Command {
 			k.Delay = f.span(5 * time.Second)
 		}
 		return k
-	case n < 64:
-		return kernel.Unstart{ID: run.ID, Attempt: attempt}
 	case n < 68:
 		return kernel.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 	case n < 78:
-		k := kernel.Expire{ID: run.ID, Attempt: attempt, Cause: pick(f, []kernel.Cause{kernel.ByLoss, kernel.ByTimeout})}
-		k.Unbegun = k.Cause == kernel.ByLoss && f.rarely(2)
-		return k
+		return kernel.Expire{ID: run.ID, Attempt: attempt, Cause: pick(f, []kernel.Cause{kernel.ByLoss, kernel.ByTimeout})}
 	case n < 88:
 		return kernel.Cancel{ID: run.ID}
 	case n < 90:

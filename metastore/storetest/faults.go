@@ -162,7 +162,7 @@ func impatient(t *testing.T, h Harness) {
 				id := runID(fmt.Sprint(c, "-", i))
 				for _, k := range []kernel.Command{
 					kernel.Create{ID: id, Key: "wanted", Idempotency: fmt.Sprint(c, "-", i)},
-					kernel.Start{ID: id, Worker: "w", Attempt: 1},
+					kernel.Claim{ID: id, Worker: "w", Attempt: 1},
 					kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess},
 				} {
 					if err := insist(rnd, k); err != nil {

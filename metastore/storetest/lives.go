@@ -266,13 +266,13 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	for _, run := range leased {
 		unordered = append(unordered, note("leased", run.ID, err))
 	}
-	apps, err := a.ReadyApps(ctx)
-	for _, l := range apps {
-		unordered = append(unordered, note("app", l, err))
+	lanes, err := a.Lanes(ctx)
+	for _, l := range lanes {
+		unordered = append(unordered, note("lane", l, err))
 	}
 	backlog, err := a.Backlog(ctx)
 	for _, b := range backlog {
-		unordered = append(unordered, note("backlog", b.ReadyApp, err), note("backlog since", b.Since.UnixNano(), nil))
+		unordered = append(unordered, note("backlog", b.Lane, err), note("backlog since", b.Since.UnixNano(), nil))
 	}
 	refs, err := a.Unserved(ctx, 1000)
 	for _, r := range refs {

@@ -22,8 +22,8 @@ import (
 //	ledger KEY           missed ranges      counts [KEY]         runs by state
 //	changes N            jobs changed since a change number
 //	waking               runs that wake by now, and the next time
-//	ready APP            ready runs         leased               attempts under way
-//	backlog              how many ready runs each app has, and since when the oldest
+//	ready APP            runs to claim      leased               attempts under way
+//	backlog              how many runs each app has to claim, and since when the oldest
 //	unserved             gates with a free slot and a waiter
 //	lapsed               expired unique keys
 //	tokens               all tokens         session SESSION      a session
@@ -198,7 +198,7 @@ func showReady(tl *telling, w words) string {
 	return several(inTurn(tl.t, list), tl.sayRun)
 }
 
-// inTurn checks that runs start by priority, and then by their turn.
+// inTurn checks that runs are offered by priority, and then by their turn.
 func inTurn(t *testing.T, list []*kernel.Run) []*kernel.Run {
 	t.Helper()
 	for i, run := range list {

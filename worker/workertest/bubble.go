@@ -33,7 +33,7 @@ func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
 	bubble.Run(t, func(t *testing.T, s *bubble.System) { fn(t, &Carillon{s.Client, s}) })
 }
 
-// Start starts a worker and waits until it accepts runs. stop drains and ends it, as a deployment does.
+// Start starts a worker and waits until it takes runs. stop drains and ends it, as a deployment does.
 func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	return c.system.Start(cfg, js...)
 }

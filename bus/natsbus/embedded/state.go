@@ -25,5 +25,8 @@ func (s *Server) State() string {
 	default:
 		text += fmt.Sprintf(", %d other servers", len(routes))
 	}
+	if n := s.Peers(); n > 0 {
+		text += fmt.Sprintf(", a group of %d", n)
+	}
 	return text
 }

@@ -179,8 +179,6 @@ func runRemark(r *api.Run) string {
 	switch {
 	case r.Stuck:
 		return "stuck: cancelled, but the handler has not returned"
-	case r.Unconfirmed:
-		return "sent to " + clean(r.Worker) + ", not confirmed"
 	case r.Progress != nil:
 		return progressText(r.Progress)
 	case r.Error != "":
@@ -292,9 +290,6 @@ func runPage(p *page, r *api.Run) {
 	progress := ""
 	if r.Progress != nil {
 		progress = progressText(r.Progress)
-	}
-	if r.Unconfirmed {
-		state += ", sent to " + clean(r.Worker) + ", not confirmed"
 	}
 	p.facts("run", r.ID, "job", string(r.Job), "state", state, "stuck", p.paint(red, yes(r.Stuck, "cancelled, but the handler has not returned")),
 		"lingering", p.paint(yellow, yes(r.Lingering && !r.Stuck, "final, but the handler has not returned yet")), "origin", strings.TrimSpace(r.Origin+" "+clean(r.Actor)),

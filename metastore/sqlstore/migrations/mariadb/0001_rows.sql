@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS carillon_store (
     changes  bigint NOT NULL DEFAULT 0,
     term    bigint NOT NULL DEFAULT 0,
     leader   varbinary(300) NOT NULL DEFAULT '',
-    turns    bigint NOT NULL DEFAULT 0, -- given to ready runs
+    turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
     named    bigint NOT NULL DEFAULT 0, -- the latest time in the names of runs, of this period and before
     named_before bigint NOT NULL DEFAULT 0,
     sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS carillon_runs (
     wake     bigint,           -- when it needs the control plane next
     waits    varbinary(400),   -- the gate it waits at
     first    boolean        NOT NULL,
-    ready    bigint,           -- its turn, if it is ready
+    ready    bigint,           -- its turn, if it can be claimed
     leased   boolean        NOT NULL,
     settled  bigint,           -- when it was settled, as a sequence
     settled_at bigint,
@@ -84,7 +84,7 @@ CREATE TABLE IF NOT EXISTS carillon_tallies (
     INDEX carillon_tallies_hour (hour)
 ) ENGINE = InnoDB;
 
--- How many there are now: runs by state of a job (or of all), ready ones by app, that wait by gate, that have not started by who asked for them.
+-- How many there are now: runs by state of a job (or of all), that can be claimed by app, that wait by gate, that have not started by who asked for them.
 CREATE TABLE IF NOT EXISTS carillon_counts (
     tenant varbinary(200) NOT NULL,
     what   varbinary(20)  NOT NULL,
