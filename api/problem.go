@@ -117,8 +117,8 @@ func internal() *Problem {
 	return problem(http.StatusInternalServerError, codeInternal, "internal error; details are in the server's log")
 }
 
-// statusClientClosed is the status of a request whose client did not wait for the response, as proxies log it. Nobody
-// receives it: it is in the log and the metrics.
+// statusClientClosed is the status of a request whose client did not wait for the response, as proxies log it. It
+// is in the log and the metrics only.
 const statusClientClosed = 499
 
 func clientClosed() *Problem {

@@ -241,7 +241,7 @@ func (s *Sender) Undelivered(a Attempt, acts *Acts) {
 	}
 }
 
-// Ended records that an attempt is nobody's any more, as the rows have it: its slot is free.
+// Ended records that the rows have an attempt no longer: its slot is free.
 func (s *Sender) Ended(a Attempt) {
 	k := s.find(a)
 	if k == nil {

@@ -375,7 +375,7 @@ func (w *world) drain() {
 		case f == bounced:
 			w.note(m)
 			if m.kind == push {
-				w.say("nobody receives: %v", m)
+				w.say("no process receives: %v", m)
 				w.bounce(m)
 			}
 		case f == crashed:

@@ -97,7 +97,7 @@ func (l *Log) End(of, message string) {
 	}
 }
 
-// Reset forgets all episodes without a line: for whoever stops.
+// Reset forgets all episodes without a line, when its owner stops.
 func (l *Log) Reset() {
 	if l == nil {
 		return
@@ -151,7 +151,7 @@ func (l *Log) within(of, message string) string {
 	return of
 }
 
-// end removes an episode. One failure is no episode to whoever reads the log, unless its end was observed.
+// end removes an episode. For readers of the log one failure is no episode, unless its end was observed.
 func (l *Log) end(of id, e *episode, at time.Time) {
 	delete(l.open, of)
 	if e.logged && (e.count > 1 || at != e.last) {
