@@ -29,13 +29,14 @@
 //     if it is due.
 //  4. The run gets a slot of each concurrency limit, all or none; if a limit is full, it waits or is Skipped, as the
 //     job's settings require.
-//  5. After the commit, the leader offers the run on the bus (controlplane/announce.go).
-//  6. A worker with a free slot takes the offer (worker/take.go) and claims it: Processing, attempt 1. If several
-//     workers claim it, the store accepts one. The number of the attempt fences older attempts.
+//  5. The leader starts the run on a worker with a free slot (controlplane/start.go): Processing, attempt 1. The number of
+//     the attempt fences older attempts.
+//  6. After that commit, the leader pushes the run to the worker, which answers before it begins (worker/accept.go).
 //  7. The handler runs until its deadline at most (worker/execute.go). A heartbeat every three seconds renews its lease.
 //  8. The worker reports the outcome: Succeeded; Failed, and back to step 5 while retries are left; or Terminated.
 //  9. The freed slots go, in the same commit, to the next run that waits.
-//  10. A sweep of the store finds runs whose offer, worker or leader was lost: an offer is only a hint.
+//  10. What is lost is repaired: an unanswered push is repeated, an expired lease ends the attempt, and a sweep of the
+//     store finds ready runs that the leader does not know.
 //
 // docs/life-of-a-job.md describes each step with its code.
 package carillon

@@ -1,12 +1,11 @@
-// Package bus defines what a bus promises, which is little: it hints, the store decides. A lost message is swept up, a
-// duplicate loses the claim. Offers go to one worker, signals to all listeners, calls to the server of a service.
-// Implementations: membus (one process) and natsbus; bustest tests both.
+// Package bus defines what a bus promises, which is little: the store decides, and what is lost or doubled on the bus is
+// repaired. Pushes go to one worker, signals to all listeners, calls to the server of a service. Implementations: membus
+// (one process) and natsbus; bustest tests both.
 //
 // It is not promised to programs outside this module.
 package bus
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -19,8 +18,8 @@ import (
 
 // Bus is the whole bus, as one principal sees it. Consumers take the part they use.
 type Bus interface {
-	Offers
-	Taker
+	Pusher
+	Acceptor
 	Signals
 	Calls
 	// Close ends the connection. Everything that waits on it returns.
@@ -63,26 +62,12 @@ const (
 	Client Role = "client" // enqueues, cancels, waits
 )
 
-// Lane is the destination of offers: the shared lane of an app, or, with Worker, one worker's personal lane.
-type Lane struct {
+// Address is a worker as a bus reaches it.
+type Address struct {
 	Tenant jobs.Tenant
 	App    string
-	Worker string
+	Worker string // its name, with that of its start
 }
-
-// Offer is a hint that this run can be claimed, as this attempt. The claim decides.
-type Offer struct {
-	ID      jobs.ID
-	Attempt uint32
-	Key     jobs.Key
-	Handler jobs.Key // the job whose code runs it; "" = Key
-}
-
-// HandlerKey returns the key of the job whose code runs it.
-func (o *Offer) HandlerKey() jobs.Key { return cmp.Or(o.Handler, o.Key) }
-
-// MaxList is the most offers in one message.
-const MaxList = 64
 
 // The errors of a bus.
 var (
@@ -92,30 +77,20 @@ var (
 	ErrClosed = errors.New("bus: closed")
 )
 
-// Offers is the leader's side of the lanes.
-type Offers interface {
-	// Open makes the shared queue of a leader's term ready, and deletes older ones. It returns the queue's name, which
-	// workers get with the answers to their heartbeats. It returns when the queue takes offers, or an error with what
-	// is missing or configured otherwise (no JetStream, a stream with another retention, ...).
-	Open(ctx context.Context, term uint64) (queue string, err error)
-	// Offer puts lists (1 to MaxList offers each) on an app's shared lane; each becomes one message, to one worker. It
-	// does not wait for a disk. The queue of an app that has none yet is made on the way; with no lists, that is all it
-	// does. ErrNoReceiver: the queue is missing: a newer term has its own, or it is to be opened again.
-	Offer(ctx context.Context, queue string, lane Lane, lists ...[]Offer) error
-	// Hand sends a list to one worker and waits until the worker has it (at most 1 s). ErrNoReceiver: the worker is not
-	// there.
-	Hand(ctx context.Context, lane Lane, list []Offer) error
+// Pusher is the leader's side of pushes.
+type Pusher interface {
+	// Push sends a push to one worker and returns the answer, or an error when ctx ends. Only nodes may push.
+	// ErrNoReceiver: the worker is not there, and no process has received the push. Any other error, such as that of this
+	// end's own lost connection: it may have been received.
+	Push(ctx context.Context, to Address, push []byte) (answer []byte, err error)
 }
 
-// Taker is the worker's side of the lanes.
-type Taker interface {
-	// Take waits for offers on a shared lane and returns what is there: at least one list, and as few as hold want
-	// offers. done is called once the offers were claimed or returned: the message is then forgotten. ErrNoReceiver:
-	// the queue, or the app's part of it, is missing: find out which queue it is and take again, at once: Take has
-	// paced itself.
-	Take(ctx context.Context, queue string, lane Lane, want int) (list []Offer, done func(), err error)
-	// Receive calls fn for each list on the worker's personal lane, until ctx ends. It returns once it listens.
-	Receive(ctx context.Context, lane Lane, fn func(list []Offer)) error
+// Acceptor is the worker's side of pushes.
+type Acceptor interface {
+	// Accept calls fn for each push to a worker, one after the other, until ctx ends. When the answer has left this
+	// process, then is called, unless it is nil: the leader gets the answer even if the process ends by what then does.
+	// Accept returns once it listens.
+	Accept(ctx context.Context, at Address, fn func(push []byte) (answer []byte, then func())) error
 }
 
 // Topic is what a signal is about.
@@ -125,7 +100,6 @@ type Topic string
 const (
 	TopicCancel  Topic = "cancel"  // to one worker: end these attempts (Stops)
 	TopicChanged Topic = "changed" // definitions or settings changed (Changes): reload before use
-	TopicBack    Topic = "back"    // a worker returns offers it has no slot for (offers)
 	TopicCommit  Topic = "commit"  // a process other than the leader committed: read again
 	TopicLog     Topic = "log"     // log lines (metastore.LogLine)
 	TopicLive    Topic = "live"    // rows changed: dashboards refetch (Changes)
@@ -136,7 +110,6 @@ const (
 var topics = map[Topic]struct{ send, receive []Role }{
 	TopicCancel:  {nil, []Role{Worker, Client}},
 	TopicChanged: {nil, []Role{Worker, Client}},
-	TopicBack:    {[]Role{Worker}, nil},
 	TopicCommit:  {nil, nil},
 	TopicLog:     {[]Role{Worker}, nil},
 	TopicLive:    {nil, []Role{Worker, Client}},

@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Messages between workers and leaders beside offers. JSON: these are few, and other languages will want to read them.
+// Messages between workers and leaders beside pushes. JSON: these are few.
 
 // MostJobs is how many jobs one worker may have.
 const MostJobs = 10_000
@@ -64,12 +64,17 @@ func (i *WorkerInfo) Lacks(handler jobs.Key, work string, p *kernel.Place) strin
 // Heartbeat is what a worker sends every few seconds: that it lives, and which attempts it holds.
 type Heartbeat struct {
 	Worker   string      `json:"worker"`
+	Process  int64       `json:"process"`        // differs for each start of the process that sends for the worker
+	Sent     int64       `json:"sent"`           // when it was sent, on the worker's steady clock; nanoseconds
 	Info     *WorkerInfo `json:"info,omitempty"` // with the first heartbeat, and when asked
 	Running  []Held      `json:"running,omitempty"`
-	More     bool        `json:"more,omitempty"` // further heartbeats follow with other attempts
+	Strays   int         `json:"strays,omitempty"` // slots that handlers take whose attempts are not the worker's any more
+	Slots    int         `json:"slots,omitempty"`  // of an HTTP worker: how many runs it has asked for, with those that it has
+	More     bool        `json:"more,omitempty"`   // further heartbeats follow with other attempts
 	Leaving  bool        `json:"leaving,omitempty"`
 	Draining bool        `json:"draining,omitempty"`
 	Resting  bool        `json:"resting,omitempty"` // it was asked to take nothing new; it stays alive
+	Away     bool        `json:"away,omitempty"`    // of an HTTP worker: it has not asked for runs lately
 }
 
 // Held is an attempt that a worker holds.
@@ -89,7 +94,6 @@ type Progress struct {
 
 // HeartbeatAnswer is the leader's answer to a heartbeat.
 type HeartbeatAnswer struct {
-	Queue   string `json:"queue,omitempty"`   // of the shared lane; "" = none now, personal lane only
 	Unknown bool   `json:"unknown,omitempty"` // send Info: this leader does not know you
 	Stop    []Stop `json:"stop,omitempty"`    // attempts to end
 	Rest    Rest   `json:"rest,omitempty"`    // take nothing new, or take runs again; "" = as you are
@@ -141,13 +145,6 @@ type Term struct {
 	Since time.Time `json:"since,omitzero"`
 	Until time.Time `json:"until,omitzero"`
 	Why   string    `json:"why,omitempty"` // why it ended
-}
-
-// Back returns offers that a worker has no slot for.
-type Back struct {
-	App    string  `json:"app"`
-	Worker string  `json:"worker"`
-	Offers []Offer `json:"offers"`
 }
 
 // Changes names what changed.

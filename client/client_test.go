@@ -332,7 +332,7 @@ func TestWait(t *testing.T) {
 				var over time.Time
 				go func() {
 					time.Sleep(time.Hour)
-					d.do(kernel.Claim{ID: run.ID, Worker: "w-1", Attempt: 1})
+					d.do(kernel.Start{ID: run.ID, Worker: "w-1", Attempt: 1})
 					d.do(kernel.Finish{ID: run.ID, Worker: "w-1", Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte("7")})
 					over = time.Now()
 					if c.news != nil {

@@ -2,43 +2,67 @@ package controlplane
 
 import (
 	"context"
-	"errors"
-	"log/slog"
-	"time"
+	"slices"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/internal/episode"
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// announced is a store whose effects are published: runs that can be claimed are offered, claimed ones make room,
-// changes are signalled. Commit first, publish after.
+// announced is a store whose effects are published: ready runs are started, started ones pushed, changes signalled.
+// Commit first, publish after.
 type announced struct {
 	metastore.Full
 	cp *ControlPlane
 }
 
-// Apply applies a batch and announces its effects.
+// Apply applies a batch and announces its effects. What can travel with it does.
 func (a announced) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
-	results := a.Full.Apply(ctx, batch)
-	a.cp.announce(batch, results)
-	return results
+	cp := a.cp
+	ends := cp.idle(batch)
+	if ends {
+		if r := cp.travel.join(batch); r != nil {
+			if results := r.ride(ctx); results != nil {
+				return results
+			}
+		}
+	}
+	riders := cp.travel.leave(ends)
+	starts, term := cp.ahead(batch)
+	all := batch
+	if len(riders)+len(starts) > 0 {
+		all = slices.Clone(batch)
+		for _, s := range starts {
+			all = append(all, cp.envelope(s.Tenant, kernel.Start{ID: s.ID, Worker: s.Worker, Attempt: s.N, Term: term, Skills: &s.skills}))
+		}
+		for _, r := range riders {
+			all = append(all, r.batch...)
+		}
+	}
+	results := a.Full.Apply(ctx, all)
+	cp.announce(all, results)
+	n := len(batch)
+	if len(starts) > 0 {
+		cp.startedEarly(starts, results[:n], results[n:n+len(starts)], term)
+	}
+	arrived(riders, results[n+len(starts):])
+	return results[:n:n]
 }
 
 // announce passes effects on. It does not wait for the bus.
 func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Result) {
-	now := time.Now()
 	minute := cp.cfg.Clock.Now().Unix() / 60
 	var stops []bus.Signal
 	var ended []*kernel.Run
 	var paused []*kernel.Definition
 	var sooner bool
-	cp.router.mu.Lock()
-	cp.leases.mu.Lock()
+	var acts dispatch.Acts
+	b := &cp.board
+	b.mu.Lock()
 	cp.pulse.mu.Lock()
-	leading := cp.router.leading
+	leading, now := b.term > 0, b.now()
 	for i := range results {
 		cp.pulse.totals.command(batch[i].Command, &results[i])
 		if results[i].Err != nil || results[i].Existing {
@@ -47,7 +71,7 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		verb := batch[i].Command.Verb()
 		if verb == kernel.VerbDrain && leading {
 			if k, ok := batch[i].Command.(kernel.Drain); ok {
-				stops = append(stops, cp.router.rest(batch[i].Tenant, k))
+				stops = append(stops, b.rest(batch[i].Tenant, k))
 			}
 		}
 		if leading && cp.cfg.Paused != nil {
@@ -61,14 +85,30 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		}
 		for n, run := range results[i].Runs {
 			if leading {
-				if step(verb, n == 0, cp.leases.over(run), run) { // before the leases change
+				sent, over := b.current(run), false
+				if k := kept(sent); k != nil && k.N == run.Attempt {
+					over = k.over != nil                     // it had ended before, and only its handler ran on
+					if verb == kernel.VerbFinish && n == 0 { // its end may come before the answer to its push
+						if begun := k.confirm(now); begun != nil {
+							cp.pulse.note(begun, minute)
+						}
+					}
+				}
+				if step(verb, n == 0, over, run) { // before the board changes
 					cp.pulse.note(run, minute)
 					if run.State == jobs.Terminated && cp.cfg.Ended != nil {
 						ended = append(ended, run)
 					}
 				}
-				cp.router.note(run, now)
-				cp.leases.note(run, now)
+				if k := b.note(run, sent, now, &acts); k != nil && verb == kernel.VerbStart && n == 0 {
+					k.ours = true
+				}
+				if verb == kernel.VerbFinish && n == 1 && len(b.needed) < mostKnown {
+					b.needed[kernel.DefinitionRef(results[i].Runs[0].Tenant, results[i].Runs[0].Key)] = true
+				}
+				if verb == kernel.VerbCreate && n == 0 || verb == kernel.VerbFire {
+					b.ahead.learn(run)
+				}
 				sooner = sooner || !run.Wake().IsZero()
 			}
 			if run.Lingering && run.Worker != "" {
@@ -77,15 +117,17 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		}
 	}
 	cp.pulse.mu.Unlock()
-	cp.leases.mu.Unlock()
-	cp.router.mu.Unlock()
+	b.pushed += uint64(len(acts.Push))
+	pushes := b.deliveries(acts.Push)
+	b.mu.Unlock()
+	cp.deliver(pushes)
 	for _, run := range ended {
 		cp.cfg.Ended(run)
 	}
 	for _, d := range paused {
 		cp.cfg.Paused(d)
 	}
-	poke(cp.router.changed)
+	poke(b.changed)
 	if sooner {
 		poke(cp.wake)
 	}
@@ -132,114 +174,5 @@ func (cp *ControlPlane) remember(verb kernel.Verb, e *kernel.Effect) {
 	}
 	if e.Global != nil {
 		cp.catalog.markGlobal(e.Global.Tenant)
-	}
-}
-
-// publish sends offers: what was noted since the last call, and runs read from the store for apps that have room.
-func (cp *ControlPlane) publish(ctx context.Context) error {
-	for {
-		select {
-		case <-cp.router.changed:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		cp.makeLanes(ctx)
-		for _, s := range cp.router.short() {
-			ready, err := cp.cfg.Store.Ready(ctx, s.lane.Tenant, s.lane.App, s.want)
-			if err != nil {
-				cp.episodes.Failed(episode.Level(err), "", "waiting runs cannot be read", "app", s.lane.App, "err", err)
-				continue
-			}
-			cp.router.fill(s, ready, time.Now())
-		}
-		queue, out, expand := cp.router.ship(time.Now())
-		for _, s := range out {
-			cp.send(ctx, queue, s)
-		}
-		if len(expand) > 0 {
-			go cp.expand(ctx, expand) // a commit: the offers need not wait for it
-		}
-	}
-}
-
-// send delivers lists of offers. A worker's personal lane may take a second to answer, so it is not waited for.
-func (cp *ControlPlane) send(ctx context.Context, queue string, s shipment) {
-	if s.lane.Worker == "" {
-		if err := cp.cfg.Bus.Offer(ctx, queue, s.lane, s.lists...); err != nil {
-			cp.router.failed(s)
-			cp.lost(queue, err)
-		}
-		return
-	}
-	go func() {
-		for _, list := range s.lists {
-			if err := cp.cfg.Bus.Hand(ctx, s.lane, list); err != nil {
-				if !errors.Is(err, bus.ErrNoReceiver) && ctx.Err() == nil {
-					cp.episodes.Failed(slog.LevelWarn, s.lane.Worker, "offers did not reach a worker", "worker", s.lane.Worker, "err", err)
-				}
-				cp.router.failed(s)
-				return
-			}
-		}
-	}()
-}
-
-// expand turns broadcasts into one run for each worker. What fails is tried again when the offer is overdue.
-func (cp *ControlPlane) expand(ctx context.Context, list []expansion) {
-	batch := make([]kernel.Envelope, len(list))
-	for i, s := range list {
-		batch[i] = cp.envelope(s.tenant, s.command)
-	}
-	for i, r := range cp.store.Apply(ctx, batch) {
-		switch {
-		case r.Err != nil && ctx.Err() == nil:
-			cp.episodes.Failed(slog.LevelWarn, "", "a broadcast is not expanded yet", "run", list[i].command.ID, "err", r.Err)
-		case r.Existing && len(r.Runs) > 0:
-			cp.router.expanded(list[i].tenant, r.Runs[0])
-		}
-	}
-}
-
-// lost records that the shared queue does not take offers: personal lanes are used until open has made it again.
-func (cp *ControlPlane) lost(queue string, err error) {
-	r := &cp.router
-	r.mu.Lock()
-	mine := r.queue == queue && queue != ""
-	if mine {
-		r.queue = ""
-	}
-	r.mu.Unlock()
-	if mine {
-		cp.episodes.Failed(slog.LevelWarn, "", "the queue of offers is lost and will be made again", "queue", queue, "err", err)
-		poke(cp.reopen)
-	}
-	poke(r.changed)
-}
-
-// queuePatience is how long the shared queue may be missing without a line in the log.
-const queuePatience = 10 * time.Second
-
-// open makes the shared queue of this term, and makes it again when it is lost.
-func (cp *ControlPlane) open(ctx context.Context, term uint64) error {
-	for {
-		queue, err := cp.cfg.Bus.Open(ctx, term)
-		switch {
-		case ctx.Err() != nil:
-			return ctx.Err()
-		case err != nil:
-			// A cluster that starts or changes its leader needs a moment, and each worker gets its offers meanwhile.
-			cp.episodes.Lasts(queuePatience, slog.LevelWarn, "", "no shared queue of offers, each worker is offered its runs by name until there is", "err", err)
-			if err := wait(ctx, time.Second); err != nil {
-				return err
-			}
-			continue
-		}
-		cp.episodes.End("", "no shared queue of offers, each worker is offered its runs by name until there is")
-		cp.router.again(queue)
-		select {
-		case <-cp.reopen:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
 	}
 }

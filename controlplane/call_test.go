@@ -11,7 +11,7 @@ import (
 )
 
 // A worker whose connection went with the last leader comes within moments, and then learns soon that another one
-// leads: until it sends a heartbeat, it is offered nothing. Later the call is repeated now and then.
+// leads: until it sends a heartbeat, it is sent nothing. Later the call is repeated now and then.
 func TestANewLeaderCallsUntilWorkersCome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)

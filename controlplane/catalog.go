@@ -3,6 +3,7 @@ package controlplane
 import (
 	"cmp"
 	"context"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -14,14 +15,16 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// catalog caches the definitions of those that fire, and when each is due next. A definition that changes leaves its
-// key in pending, and a pending key is reloaded from the store before the catalog is used again. A lost signal is
-// caught by asking for all changes since the last known change number.
+// catalog caches when each definition that fires is due next. A definition that changes leaves its key in pending, and a
+// pending key is reloaded from the store before the catalog is used again. A lost signal is caught by asking for all
+// changes since the last known change number.
 type catalog struct {
+	now func() time.Time
+
 	mu      sync.Mutex
-	entries map[kernel.Ref]*entry
-	due     schedule.Agenda[*entry]
-	pending map[kernel.Ref]bool
+	entries map[jobName]*planned
+	due     schedule.Agenda[*planned]
+	pending map[jobName]bool
 	globals map[jobs.Tenant]*kernel.Global
 	closed  map[jobs.Tenant]*schedule.Calendars
 	stale   map[jobs.Tenant]bool // globals to reload
@@ -35,33 +38,83 @@ type catalog struct {
 	leads       bool
 }
 
-// entry is one definition and its schedule.
+// jobName identifies a job.
+type jobName struct {
+	tenant jobs.Tenant
+	key    jobs.Key
+}
+
+func nameOf(d *kernel.Definition) jobName { return jobName{d.Tenant, d.Key} }
+
+// planned is what the catalog keeps of a definition. There may be a million: its times are Unix nanoseconds, 0 = never.
+type planned struct {
+	jobName
+	uid              jobs.ID
+	change, revision uint64
+	cursor, ended    int64
+	next             int64 // due next, calendars aside
+	at               int64 // when to decide about that
+	wake             int64 // when this process does
+	placed           int64 // where the agenda has it; 0 = nowhere, or only in outdated places
+	near             *near // nil = it is not due soon: it is read again when it is
+	foreign          bool  // another process fires it, and this one looks a while later whether it did
+}
+
+// near is the definition and the schedule of a job that is due within nearFor.
+type near struct {
+	def      *kernel.Definition
+	schedule *schedule.Schedule
+}
+
+// nearFor limits how many definitions are in memory because they are due soon.
+const nearFor = time.Hour
+
+// entry is a definition that is due.
 type entry struct {
 	def      *kernel.Definition
 	schedule *schedule.Schedule
-	next     time.Time // due next, calendars aside; zero = never
-	wake     time.Time // when to decide about that; zero = never
-	placed   time.Time // where the agenda has it; zero = nowhere, or only in outdated places
-	foreign  bool      // another process fires it, and this one looks a while later whether it did
+	next     time.Time // zero = never
+	foreign  bool
+}
+
+func (e *planned) entry() *entry {
+	return &entry{e.near.def, e.near.schedule, fromNanos(e.next), e.foreign}
+}
+
+func nanos(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func fromNanos(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n).UTC()
 }
 
 func (c *catalog) init() {
 	c.changed = make(chan struct{}, 1)
+	if c.now == nil {
+		c.now = time.Now
+	}
 	c.reset()
 }
 
 func (c *catalog) reset() {
-	c.entries, c.pending = map[kernel.Ref]*entry{}, map[kernel.Ref]bool{}
+	c.entries, c.pending = map[jobName]*planned{}, map[jobName]bool{}
 	c.globals, c.stale = map[jobs.Tenant]*kernel.Global{}, map[jobs.Tenant]bool{}
 	c.closed = map[jobs.Tenant]*schedule.Calendars{}
-	c.due, c.changes = schedule.Agenda[*entry]{}, 0
+	c.due, c.changes = schedule.Agenda[*planned]{}, 0
 }
 
 // mark leaves pending-update keys.
 func (c *catalog) mark(tenant jobs.Tenant, keys ...jobs.Key) {
 	c.mu.Lock()
 	for _, k := range keys {
-		c.pending[kernel.DefinitionRef(tenant, k)] = true
+		c.pending[jobName{tenant, k}] = true
 	}
 	c.mu.Unlock()
 	poke(c.changed)
@@ -81,21 +134,57 @@ func (c *catalog) load(ctx context.Context, st metastore.Full) error {
 	if err != nil {
 		return err
 	}
-	defs, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
-	if err != nil {
+	c.mu.Lock()
+	pending, stale := c.pending, c.stale
+	c.reset()
+	c.pending, c.stale = pending, stale
+	c.mu.Unlock()
+	if err := c.read(ctx, st, 0); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	pending, stale := c.pending, c.stale // changes signalled while the rows were read
-	c.reset()
-	c.pending, c.stale = pending, stale
-	c.changes = state.Changes
-	for _, d := range defs {
-		c.put(d)
-		c.stale[d.Tenant] = true
-	}
+	c.changes = max(c.changes, state.Changes)
 	c.mu.Unlock()
 	return c.reload(ctx, st)
+}
+
+// read caches the definitions that changed after a change number.
+func (c *catalog) read(ctx context.Context, st metastore.Reader, since uint64) error {
+	return metastore.EachChange(ctx, st, since, func(part []*kernel.Definition) error {
+		c.putAll(part)
+		return nil
+	})
+}
+
+// putAll caches definitions. Their schedules are compiled without the lock, and in parallel.
+func (c *catalog) putAll(defs []*kernel.Definition) {
+	compiled := make([]*schedule.Schedule, len(defs))
+	var wg sync.WaitGroup
+	size := max(100, (len(defs)+runtime.GOMAXPROCS(0)-1)/runtime.GOMAXPROCS(0))
+	for first := 0; first < len(defs); first += size {
+		wg.Go(func() {
+			for i := first; i < min(first+size, len(defs)); i++ {
+				compiled[i] = compile(defs[i])
+			}
+		})
+	}
+	wg.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for i, d := range defs {
+		c.put(d, compiled[i])
+		c.stale[d.Tenant] = true
+	}
+}
+
+// compile returns the schedule of a definition that fires, or nil. A stored definition was checked when it was written;
+// if it cannot be read all the same, the job does not fire, and its page shows why.
+func compile(d *kernel.Definition) *schedule.Schedule {
+	if d.Gone() || d.Kind != kernel.Recurring {
+		return nil
+	}
+	s, _ := timetable.Schedule(d)
+	return s
 }
 
 // look asks the store what changed since the catalog looked last.
@@ -115,15 +204,10 @@ func (c *catalog) lookSince(ctx context.Context, st metastore.Full, state kernel
 	if state.Changes <= since {
 		return nil
 	}
-	defs, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*", Since: since})
-	if err != nil {
+	if err := c.read(ctx, st, since); err != nil {
 		return err
 	}
 	c.mu.Lock()
-	for _, d := range defs {
-		c.put(d)
-		c.stale[d.Tenant] = true
-	}
 	for tenant := range c.globals {
 		c.stale[tenant] = true
 	}
@@ -140,7 +224,7 @@ const reloadAtOnce = 1000
 func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 	c.mu.Lock()
 	pending, stale := c.pending, c.stale
-	c.pending, c.stale = map[kernel.Ref]bool{}, map[jobs.Tenant]bool{}
+	c.pending, c.stale = map[jobName]bool{}, map[jobs.Tenant]bool{}
 	c.mu.Unlock()
 	if len(pending) == 0 && len(stale) == 0 {
 		return nil
@@ -168,28 +252,29 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 			c.mu.Unlock()
 		}
 		keys := map[jobs.Tenant][]jobs.Key{}
-		for ref := range pending {
-			keys[ref.Tenant] = append(keys[ref.Tenant], jobs.Key(ref.Name))
+		for name := range pending {
+			keys[name.tenant] = append(keys[name.tenant], name.key)
 		}
 		for tenant, list := range keys {
-			var defs []*kernel.Definition
 			for some := range slices.Chunk(list, reloadAtOnce) {
 				found, err := st.Definitions(ctx, metastore.DefinitionQuery{Tenant: tenant, Keys: some})
 				if err != nil {
 					return err
 				}
-				defs = append(defs, found...)
+				c.mu.Lock()
+				for _, d := range found {
+					c.put(d, nil)
+					delete(pending, nameOf(d))
+				}
+				for _, key := range some {
+					if name := (jobName{tenant, key}); pending[name] { // gone
+						c.drop(name)
+						delete(pending, name)
+					}
+				}
+				c.mu.Unlock()
 			}
 			c.mu.Lock()
-			for _, d := range defs {
-				c.put(d)
-				delete(pending, d.Ref())
-			}
-			for ref := range pending { // gone
-				if ref.Tenant == tenant {
-					c.drop(ref)
-				}
-			}
 			if c.globals[tenant] == nil {
 				c.stale[tenant] = true
 			}
@@ -199,8 +284,8 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 	}()
 	if err != nil {
 		c.mu.Lock()
-		for ref := range pending {
-			c.pending[ref] = true
+		for name := range pending {
+			c.pending[name] = true
 		}
 		for tenant := range stale {
 			c.stale[tenant] = true
@@ -218,55 +303,66 @@ func (c *catalog) reload(ctx context.Context, st metastore.Reader) error {
 }
 
 // put caches a definition, unless a newer one is known. One that was deleted, or began a new life as a triggered job,
-// is forgotten. The lock is held.
-func (c *catalog) put(d *kernel.Definition) {
-	ref := d.Ref()
-	e := c.entries[ref]
+// is forgotten. s is its schedule; nil = it is compiled here if it is not known. The lock is held.
+func (c *catalog) put(d *kernel.Definition, s *schedule.Schedule) {
+	name, cursor, ended := nameOf(d), nanos(d.Cursor), nanos(d.Ended)
+	e := c.entries[name]
 	switch {
 	case e == nil:
-	case e.def.UID != d.UID && e.def.Change > d.Change:
-		return // of an earlier life
-	case e.def.UID == d.UID && (e.def.Revision > d.Revision || e.def.Revision == d.Revision &&
-		(e.def.Cursor.After(d.Cursor) || e.def.Ended.After(d.Ended))):
+	case e.uid != d.UID && e.change > d.Change: // of an earlier life
+		c.place(e)
+		return
+	case e.uid == d.UID && (e.revision > d.Revision || e.revision == d.Revision && (e.cursor > cursor || e.ended > ended)):
+		c.place(e)
 		return
 	}
 	if d.Gone() || d.Kind != kernel.Recurring {
-		c.drop(ref)
+		c.drop(name)
 		return
 	}
-	if e == nil {
-		e = &entry{}
-		c.entries[ref] = e
+	switch {
+	case e == nil:
+		e = &planned{jobName: name}
+		c.entries[name] = e
+	case s == nil && e.near != nil && e.revision == d.Revision && e.uid == d.UID && e.ended == ended:
+		s = e.near.schedule
 	}
-	if e.def == nil || e.def.Revision != d.Revision || e.def.UID != d.UID || !e.def.Ended.Equal(d.Ended) {
-		// A stored definition was checked when it was written; if it cannot be read all the same, the job does not
-		// fire, and its page shows why.
-		e.schedule, _ = timetable.Schedule(d)
+	if s == nil {
+		s = compile(d)
 	}
-	e.def = d
-	c.plan(e)
+	e.uid, e.change, e.revision, e.cursor, e.ended = d.UID, d.Change, d.Revision, cursor, ended
+	e.plan(d, s)
+	c.assignOne(e)
+	e.near = nil
+	if e.wake != 0 && e.wake-c.now().UnixNano() <= int64(nearFor) {
+		e.near = &near{d, s}
+	}
 	c.place(e)
 }
 
-// plan computes when an entry is due next, and when to decide about that. Another process's entries are left to it; the
-// leader looks a while later. The lock is held.
-func (c *catalog) plan(e *entry) {
-	d := e.def
-	e.next, e.wake, e.foreign = time.Time{}, time.Time{}, c.distributed && owner(c.members, d.UID) != c.me
+// plan computes when a job is due next, and when to decide about that.
+func (e *planned) plan(d *kernel.Definition, s *schedule.Schedule) {
+	e.next, e.at = 0, 0
 	if len(d.Undecided) > 0 {
-		e.next = d.Undecided[0].Until // at once
-		e.wake = e.next
-	} else if e.schedule != nil && !d.Waits() && d.Stopped.IsZero() { // what is due while it is stopped is decided afterwards
-		if next, ok := e.schedule.Next(d.Since()); ok {
-			e.next, e.wake = next, next.Add(-d.Policy.Early)
+		e.next = nanos(d.Undecided[0].Until) // at once
+		e.at = e.next
+	} else if s != nil && !d.Waits() && d.Stopped.IsZero() { // what is due while it is stopped is decided afterwards
+		if next, ok := s.Next(d.Since()); ok {
+			e.next = nanos(next)
+			e.at = e.next - int64(d.Policy.Early)
 		}
 	}
-	switch {
-	case !e.foreign || e.wake.IsZero():
+}
+
+// assignOne leaves another process's entries to it; the leader looks a while later. The lock is held.
+func (c *catalog) assignOne(e *planned) {
+	e.foreign = c.distributed && owner(c.members, e.uid) != c.me
+	switch e.wake = e.at; {
+	case !e.foreign || e.wake == 0:
 	case !c.leads:
-		e.wake = time.Time{}
+		e.wake = 0
 	default:
-		e.wake = e.wake.Add(c.rescue(d.Tenant))
+		e.wake += int64(c.rescue(e.tenant))
 	}
 }
 
@@ -287,11 +383,11 @@ func (c *catalog) assign(members []string, me string, leads bool) {
 		return
 	}
 	c.distributed, c.members, c.me, c.leads = true, slices.Clone(members), me, leads
-	for ref, e := range c.entries {
+	for name, e := range c.entries {
 		was := e.foreign
-		c.plan(e)
+		c.assignOne(e)
 		if was && !e.foreign {
-			c.pending[ref] = true // its cursor is where the other one has left it
+			c.pending[name] = true // its cursor is where the other one has left it
 		}
 		c.place(e)
 	}
@@ -304,16 +400,16 @@ func (c *catalog) shares() map[string]int {
 	defer c.mu.Unlock()
 	n := map[string]int{}
 	for _, e := range c.entries {
-		n[owner(c.members, e.def.UID)]++
+		n[owner(c.members, e.uid)]++
 	}
 	return n
 }
 
 // again reads jobs of other processes that were due a while ago, and returns those that still are, off the agenda.
-func (c *catalog) again(ctx context.Context, st metastore.Reader, late []kernel.Ref, now time.Time) (still []*entry, err error) {
+func (c *catalog) again(ctx context.Context, st metastore.Reader, late []jobName, now time.Time) (still []*entry, err error) {
 	c.mu.Lock()
-	for _, ref := range late {
-		c.pending[ref] = true
+	for _, name := range late {
+		c.pending[name] = true
 	}
 	c.mu.Unlock()
 	if err := c.reload(ctx, st); err != nil {
@@ -321,58 +417,58 @@ func (c *catalog) again(ctx context.Context, st metastore.Reader, late []kernel.
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, ref := range late {
-		e := c.entries[ref]
+	for _, name := range late {
+		e := c.entries[name]
 		if e == nil {
 			continue
 		}
-		if e.wake.IsZero() || e.wake.After(now) {
+		if e.wake == 0 || e.wake > now.UnixNano() || e.near == nil {
 			c.place(e)
 			continue
 		}
-		e.placed = time.Time{}
-		taken := *e
-		still = append(still, &taken)
+		e.placed = 0
+		still = append(still, e.entry())
 	}
 	return still, nil
 }
 
-func (c *catalog) drop(ref kernel.Ref) {
-	if e := c.entries[ref]; e != nil {
-		e.next, e.wake = time.Time{}, time.Time{}
+func (c *catalog) drop(name jobName) {
+	if e := c.entries[name]; e != nil {
+		e.next, e.wake, e.near = 0, 0, nil
 		c.place(e)
-		delete(c.entries, ref)
+		delete(c.entries, name)
 	}
 }
 
 // place puts an entry on the agenda. Its older places stay, and are passed over; when they outnumber the entries, the
 // agenda is made anew.
-func (c *catalog) place(e *entry) {
-	if e.placed.Equal(e.wake) {
+func (c *catalog) place(e *planned) {
+	if e.placed == e.wake {
 		return
 	}
 	e.placed = e.wake
-	if e.wake.IsZero() {
+	if e.wake == 0 {
 		return
 	}
-	c.due.Push(e.wake, e)
+	c.due.Push(fromNanos(e.wake), e)
 	if c.due.Len() <= 2*len(c.entries)+1000 {
 		return
 	}
-	c.due = schedule.Agenda[*entry]{}
+	c.due = schedule.Agenda[*planned]{}
 	for _, e := range c.entries {
-		if !e.placed.IsZero() {
-			c.due.Push(e.placed, e)
+		if e.placed != 0 {
+			c.due.Push(fromNanos(e.placed), e)
 		}
 	}
 }
 
 // dueBy takes up to limit entries that are due at now off the agenda, and returns when to look for the next one. It
 // returns copies, because the catalog may change meanwhile; those of the same time are in the order of their keys.
+// Definitions that are not in memory are pending: the next reload puts them back on the agenda.
 func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for len(due) < limit {
+	for taken := 0; taken < limit; {
 		first, ok := c.due.First()
 		if !ok {
 			break
@@ -382,12 +478,19 @@ func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time)
 			break
 		}
 		at, e, _ := c.due.Pop()
-		if !e.placed.Equal(at) {
+		if e.placed != at.UnixNano() {
 			continue
 		}
-		e.placed = time.Time{}
-		taken := *e
-		due = append(due, &taken)
+		e.placed = 0
+		taken++
+		if e.near == nil {
+			c.pending[e.jobName] = true
+			continue
+		}
+		due = append(due, e.entry())
+	}
+	if len(c.pending) > 0 {
+		next = now
 	}
 	slices.SortFunc(due, func(a, b *entry) int {
 		return cmp.Or(a.next.Compare(b.next), cmp.Compare(a.def.Key, b.def.Key))
@@ -400,12 +503,12 @@ func (c *catalog) back(e *entry, now *kernel.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now != nil {
-		c.put(now)
+		c.put(now, nil)
 		return
 	}
-	ref := e.def.Ref()
-	c.pending[ref] = true
-	if e := c.entries[ref]; e != nil {
+	name := nameOf(e.def)
+	c.pending[name] = true
+	if e := c.entries[name]; e != nil {
 		c.place(e)
 	}
 }

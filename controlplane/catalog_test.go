@@ -49,7 +49,7 @@ func TestTheCatalogKnowsWhatIsDue(t *testing.T) {
 			}
 		case d != nil && random.IntN(9) == 0:
 			delete(model, key)
-			c.drop(d.Ref())
+			c.drop(nameOf(d))
 		default: // made anew, or edited
 			edited := kernel.Definition{Tenant: jobs.DefaultTenant, Key: key, Kind: kernel.Recurring, Revision: uint64(step) + 1}
 			edited.Cursor, edited.Anchor = now, now
@@ -57,7 +57,7 @@ func TestTheCatalogKnowsWhatIsDue(t *testing.T) {
 				edited.Policy.Schedule = fmt.Sprintf("PT%dS", 1+random.IntN(1<<random.IntN(20)))
 			}
 			model[key] = &edited
-			c.put(&edited)
+			c.put(&edited, nil)
 		}
 		most = max(most, c.due.Len())
 	}

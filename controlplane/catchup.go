@@ -15,18 +15,20 @@ import (
 // has missed a stretch of time as a whole, such as one restored from a backup. No node may lead meanwhile; the term is
 // one that the store has seen. It returns how many due times became runs and how many are in the ledger as missed.
 func CatchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time) (fired int, missed uint64, err error) {
-	defs, err := store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
-	if err != nil {
-		return 0, 0, err
-	}
-	for _, d := range defs {
-		n, m, err := catchUp(ctx, store, term, by, now, d)
-		fired, missed = fired+n, missed+m
-		if err != nil {
-			return fired, missed, fmt.Errorf("catch up with %s: %w", d.Key, err)
+	err = metastore.EachChange(ctx, store, 0, func(part []*kernel.Definition) error {
+		for _, d := range part {
+			if d.Gone() {
+				continue
+			}
+			n, m, err := catchUp(ctx, store, term, by, now, d)
+			fired, missed = fired+n, missed+m
+			if err != nil {
+				return fmt.Errorf("catch up with %s: %w", d.Key, err)
+			}
 		}
-	}
-	return fired, missed, nil
+		return nil
+	})
+	return fired, missed, err
 }
 
 func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time, d *kernel.Definition) (fired int, missed uint64, err error) {

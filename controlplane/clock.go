@@ -20,7 +20,7 @@ func (cp *ControlPlane) watchClock(ctx context.Context) error {
 			cp.log.Error("the clock is behind the last commit; nothing is due until it catches up", "behind", behind)
 		}
 	}
-	ticker := time.NewTicker(time.Second)
+	ticker := time.NewTicker(cp.cfg.Watch)
 	defer ticker.Stop()
 	var step time.Duration // that was logged
 	wrong := false         // as logged
@@ -35,7 +35,7 @@ func (cp *ControlPlane) watchClock(ctx context.Context) error {
 			cp.yield("its clock was set")
 		}
 		switch off := cp.ClockOff(); {
-		case off.Abs() > metastore.ClockSlack && time.Since(asked) >= nodeHeartbeat:
+		case off.Abs() > metastore.ClockSlack && time.Since(asked) >= 3*cp.cfg.Watch:
 			if !wrong {
 				cp.log.Error("the clock of this node differs from the others: it fires nothing, and another node is asked to lead", "ahead", off)
 			}

@@ -157,6 +157,8 @@ func (b *baton) Lead(ctx context.Context, lead func(context.Context, uint64) err
 	}
 }
 
+func (b *baton) Confirmed(uint64) time.Time { return time.Now() }
+
 func (b *baton) Yield() error { b.yield <- struct{}{}; return nil }
 
 func TestALeaderWhoseClockIsSetHandsOver(t *testing.T) {

@@ -1,11 +1,11 @@
-// Package controlplane decides when jobs run. One of its processes leads: it turns due times into runs, offers runs to
+// Package controlplane decides when jobs run. One of its processes leads: it turns due times into runs, starts them on
 // workers, keeps their leases, and sweeps up what got lost. All its decisions are commands that the store checks again,
 // so a second leader, or one that was frozen for long, can do no harm.
 //
 // It is not promised to programs outside this module.
 //
-// Where to start: [New] and lead.go, which lists the leader's duties; then one duty per file. announce.go leads from a
-// commit to the workers, route.go chooses among them.
+// Where to start: [New] and lead.go, which lists the leader's duties; then one duty per file. announce.go takes in what
+// commits changed, start.go starts what is ready, push.go sends it. Package assign chooses the workers.
 package controlplane
 
 import (
@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/pool"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -54,10 +55,10 @@ type Config struct {
 	Membership metastore.Membership
 	// Retain is called regularly to purge finished runs, as their jobs define; nil: nothing is purged.
 	Retain metastore.Retainer
-	// RetainBytes is how much finished runs may take on disk: beyond, the oldest are purged. Default 8 GiB; below 0:
+	// RetainBytes is how much finished runs and log lines may take on disk: beyond, the oldest are purged. Default 8 GiB; below 0:
 	// unlimited.
 	RetainBytes int64
-	// KeepCounts is how long hourly counts, missed due times and what is left of deleted jobs are kept. Default and
+	// KeepCounts is how long counts of days, missed due times and what is left of deleted jobs are kept. Default and
 	// minimum: kernel.KeepHistory.
 	KeepCounts time.Duration
 	// Copy means that the rows are a copy of this process's own, which it prunes whether it leads or not.
@@ -72,8 +73,10 @@ type Config struct {
 
 	Lease          time.Duration // how long an attempt is a worker's without a heartbeat; default 15 s
 	HeartbeatEvery time.Duration // how often workers heartbeat; default 3 s
-	Sweep          time.Duration // how often lost hints are looked for; default 2 s
-	Patience       time.Duration // how long an offer may go unclaimed before it is looked at again; default 10 s
+	Sweep          time.Duration // how often it is looked for what got lost; default 2 s
+	// Watch is how often a process checks itself: its clock, its duties, whether it can be reached. It sends other nodes a
+	// heartbeat three times as rarely. Default 1 s.
+	Watch time.Duration
 }
 
 func (c Config) withDefaults() Config {
@@ -96,7 +99,7 @@ func (c Config) withDefaults() Config {
 	for _, d := range []struct {
 		v   *time.Duration
 		def time.Duration
-	}{{&c.Lease, 15 * time.Second}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Sweep, 2 * time.Second}, {&c.Patience, 10 * time.Second}} {
+	}{{&c.Lease, 15 * time.Second}, {&c.HeartbeatEvery, 3 * time.Second}, {&c.Sweep, 2 * time.Second}, {&c.Watch, time.Second}} {
 		if *d.v <= 0 {
 			*d.v = d.def
 		}
@@ -111,12 +114,13 @@ type ControlPlane struct {
 	episodes   *episode.Log
 	store      announced
 	catalog    catalog
-	router     router
-	leases     leases
+	board      board
 	feed       feed
 	pulse      pulse
 	nodes      nodes
 	share      standing
+	travel     travel
+	pushes     atomic.Pointer[pool.Pool[delivery]]
 	clock      offClock
 	terms      termHistory
 	heartbeats atomic.Uint64
@@ -127,13 +131,13 @@ type ControlPlane struct {
 		Purging
 	}
 	wake    chan struct{} // a run may need to be released earlier than release.go thinks
-	reopen  chan struct{} // the shared queue is lost
 	ready   readiness
 	missing missing
 	duties  duties
 	gaveUp  time.Time // when this node last gave up the lead because a duty failed
 
-	refreshed uint64 // change number up to which definitions follow the defaults
+	refreshed uint64                 // change number up to which definitions follow the defaults,
+	defaults  map[jobs.Tenant]uint64 // and the revisions of those
 }
 
 // New makes a control plane.
@@ -142,19 +146,18 @@ func New(c Config) (*ControlPlane, error) {
 		return nil, kernel.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
-	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), reopen: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
+	cp.catalog.now = c.Clock.Now
 	cp.catalog.init()
-	cp.router.init(c.Patience, c.Lease)
-	cp.router.loads = cp.leases.loadOf
-	cp.leases.init(c.Lease)
+	cp.board.init(c.Lease)
 	cp.feed.init()
 	cp.pulse.totals.init()
 	cp.nodes.init()
 	return cp, nil
 }
 
-// Store returns the store of this control plane, announced: what is written through it is offered and signalled.
+// Store returns the store of this control plane, announced: what is written through it is started and signalled.
 func (cp *ControlPlane) Store() metastore.Store { return cp.store }
 
 // Run works until ctx ends, or until a failure that a new start may mend; ErrTwin needs another name.
@@ -162,6 +165,9 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // or the subscriptions would continue
 	defer cp.episodes.Reset()
+	pushes := pool.New(cp.push)
+	cp.pushes.Store(pushes)
+	defer pushes.Dismiss()
 	if err := cp.meet(ctx); err != nil {
 		return err
 	}
@@ -170,7 +176,6 @@ func (cp *ControlPlane) Run(ctx context.Context) error {
 	}
 	var g run.Group
 	add(&g, ctx, func(ctx context.Context) error { return cp.cfg.Elector.Lead(ctx, cp.lead) })
-	add(&g, ctx, cp.publish)
 	add(&g, ctx, cp.publishChanges)
 	add(&g, ctx, cp.present)
 	add(&g, ctx, cp.watchClocks)

@@ -69,8 +69,8 @@ func TestTheCatalogLearnsOfADeletion(t *testing.T) {
 		t.Error("the catalog has missed a life of the job")
 	}
 	// The older row comes late.
-	c.put(gone[0])
-	c.put(second)
+	c.put(gone[0], nil)
+	c.put(second, nil)
 	if now := look(1); now.UID != third.UID {
 		t.Error("the catalog went back to an earlier life of the job")
 	}

@@ -109,7 +109,7 @@ func (cp *ControlPlane) mayResign() bool {
 // watchDuties ends the term when a pass of a duty hangs. A call that does not even heed its context keeps the term from
 // ending here: so another node is asked to lead before.
 func (cp *ControlPlane) watchDuties(ctx context.Context) error {
-	ticker := time.NewTicker(reachEvery)
+	ticker := time.NewTicker(cp.cfg.Watch)
 	defer ticker.Stop()
 	for {
 		select {

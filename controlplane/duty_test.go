@@ -45,11 +45,11 @@ func (l *lame) Waking(ctx context.Context, now time.Time, limit int) ([]metastor
 	return l.Full.Waking(ctx, now, limit)
 }
 
-func (l *lame) Lanes(ctx context.Context) ([]metastore.Lane, error) {
+func (l *lame) ReadyApps(ctx context.Context) ([]metastore.ReadyApp, error) {
 	if err := l.fails(ctx, "sweep"); err != nil {
 		return nil, err
 	}
-	return l.Full.Lanes(ctx)
+	return l.Full.ReadyApps(ctx)
 }
 
 func (l *lame) Expired(ctx context.Context, now time.Time, limit int) ([]kernel.Ref, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -23,6 +24,7 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 		<-ctx.Done()
 	}
 	d := cp.duty("expire")
+	b := &cp.board
 	last := time.Now()
 	for {
 		select {
@@ -30,35 +32,32 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if cp.leases.empty() {
+		if b.idle() {
 			last = time.Now()
 			continue
 		}
 		answers, now := cp.reachable(ctx, term), time.Now()
-		if stoodStill(last, now, cp.cfg.Lease/3) {
-			cp.leases.reach(false, now)
-		}
-		cp.leases.reach(answers, now)
+		b.reach(answers, stoodStill(last, now, cp.cfg.Lease/3))
 		last = now
-		lapsed := cp.leases.lapsed(now, cp.cfg.Clock.Now().Add(-timeoutGrace))
+		lapsed := b.lapsed(cp.cfg.Clock.Now().Add(-timeoutGrace))
 		if len(lapsed) == 0 {
 			continue
 		}
 		batch := make([]kernel.Envelope, len(lapsed))
 		for i, l := range lapsed {
-			batch[i] = cp.envelope(l.tenant, l.expire)
+			batch[i] = cp.envelope(l.of.Tenant, l.expire)
 		}
 		d.begin()
 		var failed error
 		for i, r := range cp.store.Apply(ctx, batch) {
-			k, of := lapsed[i].expire, runRef{lapsed[i].tenant, lapsed[i].expire.ID}
+			k, a := lapsed[i].expire, dispatch.Attempt{Run: lapsed[i].of, N: lapsed[i].expire.Attempt}
 			switch {
 			case r.Err == nil && r.Existing && k.Cause == kernel.ByLoss: // it had ended before its lease
-				cp.leases.forget(of, k.Attempt)
+				b.drop(a)
 			case r.Err == nil:
 				cp.log.Info("an attempt expired", "run", k.ID, "attempt", k.Attempt, "cause", k.Cause)
 			case jobs.CodeOf(r.Err) == jobs.NotFound, jobs.CodeOf(r.Err) == jobs.Stale:
-				cp.leases.forget(of, k.Attempt)
+				b.drop(a)
 			default:
 				failed = r.Err
 				cp.episodes.Failed(slog.LevelWarn, "", "an attempt could not be expired yet", "run", k.ID, "err", r.Err)
@@ -73,6 +72,69 @@ func (cp *ControlPlane) expire(ctx context.Context, term uint64) error {
 	}
 }
 
+type expiry struct {
+	of     dispatch.Run
+	expire kernel.Expire
+}
+
+// lapsed lists the attempts whose lease has expired by now, in steady time, and those whose deadline, a time of the
+// store's clock, has passed by overdue. While the bus has not been answering for a full lease, no lease expires: the
+// silence may be ours. Refused attempts whose start is not taken back yet go to start.go again.
+func (b *board) lapsed(overdue time.Time) (list []expiry) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var acts dispatch.Acts
+	now := b.now()
+	sure := b.answering > 0 && now-b.answering >= b.lease
+	b.Sender().Lapsed(now, &acts)
+	for _, l := range acts.Lapse {
+		if sure {
+			list = append(list, expiry{l.Run, kernel.Expire{ID: l.ID, Attempt: l.N, Cause: kernel.ByLoss, Unbegun: !l.Began}})
+		}
+	}
+	for k := range b.attempts {
+		if k.run == nil && !k.deadline.IsZero() && overdue.After(k.deadline.Add(k.waited)) {
+			list = append(list, expiry{k.Run, kernel.Expire{ID: k.ID, Attempt: k.N, Cause: kernel.ByTimeout}})
+		}
+	}
+	if b.unstart = append(b.unstart, acts.Unstart...); len(acts.Unstart) > 0 {
+		poke(b.changed)
+	}
+	return list
+}
+
+// reach records whether the bus has just answered, and whether this process stood still before.
+func (b *board) reach(ok, froze bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if froze {
+		b.thawed = now
+	}
+	switch {
+	case !ok:
+		b.answering = 0
+	case froze || b.answering == 0:
+		b.answering = now
+	}
+}
+
+func (b *board) idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for range b.attempts {
+		return false
+	}
+	return true
+}
+
+// drop forgets an attempt that the store does not have.
+func (b *board) drop(a dispatch.Attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.forget(a)
+}
+
 // stoodStill reports whether a regular check is later than it may be: the process was frozen, or its machine was.
 // Messages of that time may still be unread, so that missing heartbeats prove nothing.
 func stoodStill(last, now time.Time, bears time.Duration) bool { return now.Sub(last) > bears }
@@ -83,14 +145,4 @@ func (cp *ControlPlane) reachable(ctx context.Context, term uint64) bool {
 	defer cancel()
 	_, err := cp.cfg.Bus.Call(ctx, bus.ServiceIn(bus.ServiceHeartbeat, term), bus.Encode(bus.Heartbeat{}))
 	return err == nil
-}
-
-// forget drops a lease that the store does not know.
-func (l *leases) forget(of runRef, attempt uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if k := l.held[of]; k != nil && k.attempt == attempt {
-		l.count(k, -1)
-		delete(l.held, of)
-	}
 }

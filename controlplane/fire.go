@@ -77,7 +77,7 @@ func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
 			continue
 		}
 		_ = d.end(nil)
-		sleep := time.Second // at most: the wall clock may be set, which no timer notices
+		sleep := cp.cfg.Watch // at most: the wall clock may be set, which no timer notices
 		if !next.IsZero() {
 			sleep = min(sleep, next.Sub(now))
 		}

@@ -1,6 +1,7 @@
 package controlplane_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,62 +17,60 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// Offers are hints: forged ones, of runs that are not there, not this tenant's, not at this attempt, or over, and old
-// ones that come again, run nothing.
-func TestForgedOffersRunNothing(t *testing.T) {
+// Pushes that no leader sends now run nothing: those of a former term that come again, and those of another start of
+// the worker, even from one that can send as a node.
+func TestOldPushesRunNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.stop()
+		tap := &tapped{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})}
+		h.restartOn(tap)
 		var ran atomic.Int32
 		count := jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { ran.Add(1); return nil })
 		h.worker(worker.Config{App: "billing", Name: "w1"}, jobs.NewTriggered(count, jobs.Options{Key: "charge"}))
-		h.must(kernel.Register{App: "other", Worker: "w9", Start: true, Job: kernel.Declaration{Key: "foreign", Kind: kernel.Triggered}})
-		over := jobs.NewID(time.Now())
-		h.must(kernel.Create{ID: over, Key: "charge"})
-		time.Sleep(5 * time.Second)
-		if n := ran.Load(); n != 1 {
-			t.Fatalf("the one that was asked for ran %d times", n)
-		}
-		acme := jobs.NewID(time.Now())
-		waiting := jobs.NewID(time.Now()) // of an app that this worker is not of
-		h.must(kernel.Create{ID: waiting, Key: "foreign"})
-		later := jobs.NewID(time.Now())
-		h.must(kernel.Create{ID: later, Key: "charge", Delay: time.Hour})
-		for _, r := range h.full.Apply(h.ctx, []kernel.Envelope{
-			{ID: jobs.NewID(time.Now()), Tenant: "acme", Actor: "person:ann", Command: kernel.Register{App: "billing", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered}}},
-			{ID: jobs.NewID(time.Now()), Tenant: "acme", Actor: "person:ann", Command: kernel.Create{ID: acme, Key: "charge"}},
-		}) {
-			if r.Err != nil {
-				t.Fatal(r.Err)
-			}
-		}
-		var list []bus.Offer
-		for _, id := range []jobs.ID{over, acme, later, jobs.NewID(time.Now()), {}} {
-			for attempt := range uint32(4) {
-				list = append(list, bus.Offer{ID: id, Attempt: attempt, Key: "charge"}, bus.Offer{ID: id, Attempt: attempt, Key: "none"})
-			}
+		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge"})
+		time.Sleep(time.Second)
+		if n := ran.Load(); n != 1 || len(tap.seen) == 0 {
+			t.Fatalf("the one that was asked for ran %d times, by %d pushes", n, len(tap.seen))
 		}
 		forger := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "forger"})
 		here := h.cp.Workers(jobs.DefaultTenant)
 		if len(here) != 1 {
 			t.Fatalf("%d workers", len(here))
 		}
-		for range 100 { // by a forger that can even send as a node
-			if err := forger.Hand(h.ctx, bus.Lane{Tenant: jobs.DefaultTenant, App: "billing", Worker: here[0].Name}, list); err != nil {
+		to := bus.Address{Tenant: jobs.DefaultTenant, App: "billing", Worker: here[0].Name}
+		again := func(push []byte, change func(*bus.Push)) {
+			p, err := bus.DecodePush(push)
+			if err != nil {
+				t.Fatal(err)
+			}
+			change(&p)
+			parcels, _ := p.Pack(1 << 20)
+			if _, err := forger.Push(h.ctx, to, parcels[0].Bytes); err != nil {
 				t.Fatal(err)
 			}
 		}
+		again(tap.seen[0], func(*bus.Push) {})
+		again(tap.seen[0], func(p *bus.Push) { p.Process++; p.Runs[0].ID = jobs.NewID(time.Now()) })
+		time.Sleep(time.Minute)
+		again(tap.seen[0], func(p *bus.Push) { p.Runs[0].ID = jobs.NewID(time.Now()) })
 		time.Sleep(time.Minute)
 		if n := ran.Load(); n != 1 {
-			t.Errorf("forged offers ran %d handlers", n-1)
-		}
-		if run, err := h.full.Run(h.ctx, "acme", acme); err != nil || run.State != jobs.Enqueued {
-			t.Errorf("another tenant's run is %v, %v", run, err)
-		}
-		if run := h.run(later); run.State != jobs.Scheduled {
-			t.Errorf("a run that is not due is %s", run.State)
+			t.Errorf("old pushes ran %d handlers", n-1)
 		}
 	})
+}
+
+// tapped is a bus that keeps what is pushed.
+type tapped struct {
+	bus.Bus
+	seen [][]byte
+}
+
+func (b *tapped) Push(ctx context.Context, to bus.Address, push []byte) ([]byte, error) {
+	b.seen = append(b.seen, bytes.Clone(push))
+	return b.Bus.Push(ctx, to, push)
 }
 
 // reads counts the reads of one key of a store.

@@ -95,7 +95,7 @@ func TestAFrozenLeaderSwallowsNothing(t *testing.T) {
 		wires[first].cut.Store(true)
 		select {
 		case <-began:
-		case <-time.After(40 * time.Second): // a lease, and an offer that the one who is gone has taken
+		case <-time.After(40 * time.Second): // a lease, and more
 			t.Error("the run of a worker that is gone is not taken up again")
 		}
 		if n := swallowed.Load() - before; n != 0 {

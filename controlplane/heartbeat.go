@@ -1,19 +1,21 @@
 package controlplane
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// serveHeartbeats serves the heartbeats of workers, and receives the offers that they return.
+// serveHeartbeats serves the heartbeats of workers.
 func (cp *ControlPlane) serveHeartbeats(ctx context.Context, term uint64) error {
-	err := bus.InTerm(cp.cfg.Bus, term).Serve(ctx, bus.ServiceHeartbeat, func(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {
+	return bus.InTerm(cp.cfg.Bus, term).Serve(ctx, bus.ServiceHeartbeat, func(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {
 		b, err := bus.Decode[bus.Heartbeat](request)
 		if err != nil {
 			return nil, err
@@ -27,20 +29,10 @@ func (cp *ControlPlane) serveHeartbeats(ctx context.Context, term uint64) error 
 		}
 		return bus.Encode(answer), nil
 	})
-	if err != nil {
-		return err
-	}
-	return cp.cfg.Bus.Listen(ctx, "*", bus.TopicBack, "", func(s bus.Signal) {
-		if back, err := bus.Decode[bus.Back](s.Data); err == nil && cp.keeps(s.From, back.App) == nil {
-			cp.router.back(s.From.Tenant, back.App, back.Offers)
-			poke(cp.router.changed)
-		}
-	})
 }
 
 // heartbeat renews what a worker holds and answers with what it is to stop.
 func (cp *ControlPlane) heartbeat(ctx context.Context, from bus.Principal, b bus.Heartbeat) (bus.HeartbeatAnswer, error) {
-	now := time.Now()
 	if err := checkHeartbeat(from, &b); err != nil {
 		return bus.HeartbeatAnswer{}, err
 	}
@@ -53,39 +45,100 @@ func (cp *ControlPlane) heartbeat(ctx context.Context, from bus.Principal, b bus
 		from.App = "" // only claimed, not authenticated
 	}
 	cp.heartbeats.Add(1)
-	known, err := cp.router.heartbeat(from, b, now)
+	next, err := cp.board.heartbeat(from, b)
 	if err != nil {
 		return bus.HeartbeatAnswer{}, err
 	}
-	stop, unknown := cp.leases.heartbeat(from, b.Worker, b.Running, now)
-	for _, h := range unknown {
-		if s, over := cp.judge(ctx, from, b.Worker, h, now); over {
-			stop = append(stop, s)
+	cp.begun(next.begun)
+	cp.deliver(next.deliveries)
+	poke(cp.board.changed)
+	for _, a := range next.unknown {
+		if cp.judge(ctx, from, b.Worker, a) {
+			next.stop = append(next.stop, bus.Stop{ID: a.ID, Attempt: a.N, Stale: true})
 		}
 	}
-	queue, rest := cp.router.answer(from.Tenant, b.Worker, now)
-	return bus.HeartbeatAnswer{Queue: queue, Rest: rest, Unknown: !known && !b.Leaving, Stop: stop, Lease: cp.cfg.Lease.Milliseconds()}, nil
+	return bus.HeartbeatAnswer{Rest: next.rest, Unknown: !next.known && !b.Leaving, Stop: next.stop, Lease: cp.cfg.Lease.Milliseconds()}, nil
 }
 
-// judge looks up an attempt that the leader does not know: the store decides whether it is the worker's.
-func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker string, h bus.Held, now time.Time) (bus.Stop, bool) {
-	run, err := cp.cfg.Store.Run(ctx, from.Tenant, h.ID)
+// sequel is what a heartbeat leads to.
+type sequel struct {
+	known      bool // who the worker is
+	rest       bus.Rest
+	stop       []bus.Stop
+	unknown    []dispatch.Attempt // that it names, and that this leader does not know
+	begun      []*kernel.Run
+	deliveries []delivery // that it has not received
+}
+
+// heartbeat takes in what a worker reports.
+func (b *board) heartbeat(from bus.Principal, h bus.Heartbeat) (n sequel, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	m, err := b.attend(from, &h, now)
+	if err != nil {
+		return n, err
+	}
+	report := dispatch.Heartbeat{Worker: dispatch.Worker{Tenant: from.Tenant, Name: h.Worker}, Process: h.Process, Sent: time.Duration(h.Sent), Strays: h.Strays,
+		Away: h.Draining || h.Leaving || h.Resting, More: h.More, Names: make([]dispatch.Attempt, 0, len(h.Running))}
+	if m != nil {
+		n.known, n.rest, report.Slots = true, m.request, cmp.Or(h.Slots, m.info.Slots)
+		report.Away = report.Away || m.request == bus.RestDrain
+	}
+	if h.Away { // and still one of the app's workers
+		report.Slots, report.Strays = 1, 1
+	}
+	for _, held := range h.Running {
+		a := dispatch.Attempt{Run: dispatch.Run{Tenant: from.Tenant, ID: held.ID}, N: held.Attempt}
+		k := b.find(a)
+		if k == nil || k.Worker().Name != h.Worker {
+			report.Names = append(report.Names, a) // to be stopped, or looked up
+			continue
+		}
+		if from.App != "" && k.app != from.App { // another app's worker of the same name has it
+			n.stop = append(n.stop, bus.Stop{ID: a.ID, Attempt: a.N, Stale: true})
+			continue
+		}
+		report.Names = append(report.Names, a)
+		if k.stuck = held.Stuck; held.Progress != nil {
+			k.progress = held.Progress
+		}
+		if k.over != nil {
+			n.stop = append(n.stop, *k.over)
+		}
+		if run := k.confirm(now); run != nil {
+			n.begun = append(n.begun, run)
+		}
+	}
+	var acts dispatch.Acts
+	b.Heartbeat(report, now, &acts)
+	for _, a := range acts.Stop {
+		n.stop = append(n.stop, bus.Stop{ID: a.ID, Attempt: a.N, Stale: true})
+	}
+	n.unknown = acts.Unknown
+	b.repeated += uint64(len(acts.Push))
+	n.deliveries = b.deliveries(acts.Push)
+	if m != nil && h.Leaving {
+		b.dismiss(report.Worker)
+	}
+	return n, nil
+}
+
+// judge looks up an attempt that the leader does not know. It reports whether the worker is to stop it.
+func (cp *ControlPlane) judge(ctx context.Context, from bus.Principal, worker string, a dispatch.Attempt) (stop bool) {
+	run, err := cp.cfg.Store.Run(ctx, from.Tenant, a.ID)
 	switch {
 	case err != nil && jobs.CodeOf(err) != jobs.NotFound:
-		return bus.Stop{}, false // nothing is known: let it run
-	case err == nil && from.App != "" && run.App != from.App: // another app's worker of the same name
-	case err == nil && run.Worker == worker && run.Attempt == h.Attempt && (run.State == jobs.Processing || run.Lingering):
-		cp.leases.mu.Lock()
-		cp.leases.note(run, now)
-		cp.leases.mu.Unlock()
-		if run.Lingering {
-			return *stopOf(run), true
-		}
-		return bus.Stop{}, false
-	case err == nil && run.Worker == worker && run.Attempt == h.Attempt:
-		return bus.Stop{}, false // it has just ended, by the worker's own report
+		return false // nothing is known: let it run
+	case err != nil, run.Worker != worker, run.Attempt != a.N, from.App != "" && run.App != from.App:
+		return true
+	case run.State == jobs.Processing || run.Lingering:
+		b := &cp.board
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.follow(run, b.Load(run, b.now()), b.now())
 	}
-	return bus.Stop{ID: h.ID, Attempt: h.Attempt, Stale: true}, true
+	return false // or it has just ended, by the worker's own report
 }
 
 // checkHeartbeat refuses heartbeats for another worker, and invalid ones.

@@ -103,10 +103,10 @@ func TestLogLinesOfOthers(t *testing.T) {
 		h.must(kernel.Register{App: "billing", Worker: "b-1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered, Code: kernel.Settings{Retries: new(3), RetryDelay: new(time.Millisecond)}}})
 		run := jobs.NewID(time.Now())
 		h.must(kernel.Create{ID: run, Key: "charge"})
-		h.must(kernel.Claim{ID: run, Worker: "b-1", Attempt: 1})
+		h.must(kernel.Start{ID: run, Worker: "b-1", Attempt: 1})
 		h.must(kernel.Finish{ID: run, Worker: "b-1", Attempt: 1, Outcome: kernel.OutcomeError, Error: "x"})
 		time.Sleep(time.Second)
-		h.must(kernel.Claim{ID: run, Worker: "c-1", Attempt: 2})
+		h.must(kernel.Start{ID: run, Worker: "c-1", Attempt: 2})
 		send := func(name string, l metastore.LogLine) {
 			t.Helper()
 			worker := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name, App: "billing"})

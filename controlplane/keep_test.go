@@ -36,7 +36,7 @@ func TestNoWorkerSpeaksForAnother(t *testing.T) {
 		h.must(kernel.Register{App: "billing", Worker: "billing-1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered}})
 		run := jobs.NewID(time.Now())
 		h.must(kernel.Create{ID: run, Key: "charge"})
-		h.must(kernel.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+		h.must(kernel.Start{ID: run, Worker: "billing-1", Attempt: 1})
 
 		as := func(tenant jobs.Tenant, role bus.Role, name string) bus.Bus {
 			p := bus.Principal{Tenant: tenant, Role: role, Name: name}

@@ -17,8 +17,12 @@ import (
 
 // Elector decides which node leads. Lead calls lead while this process leads, with the number of its term, and ends
 // lead's context the moment it does not; it returns when its own context ends, or with an error of lead's.
+//
+// Confirmed returns a moment at which this process certainly led a term, the last one that is known: no other had been
+// elected by then. Zero: none is known.
 type Elector interface {
 	Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error
+	Confirmed(term uint64) time.Time
 }
 
 // Always is the elector of a process that is alone: it always leads, each start being a new term.
@@ -32,6 +36,9 @@ func (a Always) Lead(ctx context.Context, lead func(context.Context, uint64) err
 	}
 	return lead(ctx, s.Term+1)
 }
+
+// Confirmed returns this moment.
+func (a Always) Confirmed(uint64) time.Time { return time.Now() }
 
 // lead does the leader's duties for one term. If one of them fails all of them end, leadership is given up, to another
 // node if there is one, and the next leader starts clean: all state is in the store.
@@ -59,13 +66,13 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	if err := load(ctx, cp.cfg.Store); err != nil {
 		return fmt.Errorf("load the job definitions: %w", err)
 	}
-	if err := cp.leases.load(ctx, cp.cfg.Store, time.Now()); err != nil {
-		return fmt.Errorf("load the running attempts: %w", err)
-	}
 	cp.pulse.begin(term, cp.cfg.Clock.Now())
 	cp.missing = missing{}
-	cp.router.lead(true)
-	defer cp.router.lead(false)
+	cp.board.lead(term)
+	defer cp.board.lead(0)
+	if err := cp.board.load(ctx, cp.cfg.Store); err != nil {
+		return fmt.Errorf("load the running attempts: %w", err)
+	}
 	if err := cp.serveHeartbeats(ctx, term); err != nil {
 		return err
 	}
@@ -75,9 +82,9 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 		}
 	}
 	cp.log.Info("leading", "node", cp.cfg.Node, "term", term)
-	cp.ready.set(term)
+	cp.ready.begin(ctx, term)
 	poke(cp.nodes.send)
-	defer func() { cp.ready.set(0); poke(cp.nodes.send) }()
+	defer func() { cp.ready.end(); poke(cp.nodes.send) }()
 	defer cp.log.Info("no longer leading", "node", cp.cfg.Node, "term", term)
 
 	cp.duties.mu.Lock()
@@ -87,16 +94,10 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	if cp.cfg.Membership == nil {
 		add(&g, ctx, func(ctx context.Context) error { return cp.fire(ctx, term) })
 	}
-	add(&g, ctx, func(ctx context.Context) error { return cp.open(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.callWorkers(ctx, term) })
-	add(&g, ctx, func(ctx context.Context) error {
-		if wait(ctx, settling) == nil {
-			cp.router.settle()
-		}
-		<-ctx.Done()
-		return ctx.Err()
-	})
-	for _, duty := range []func(context.Context) error{cp.release, cp.sweep, cp.prune, cp.watchClock, cp.watchDuties} {
+	add(&g, ctx, func(ctx context.Context) error { return cp.start(ctx, term) })
+	add(&g, ctx, func(ctx context.Context) error { return cp.repeat(ctx, term) })
+	for _, duty := range []func(context.Context) error{cp.settle, cp.release, cp.sweep, cp.prune, cp.watchClock, cp.watchDuties} {
 		add(&g, ctx, duty)
 	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.expire(ctx, term) })
@@ -119,7 +120,7 @@ func (cp *ControlPlane) newestRules(ctx context.Context, before kernel.StoreRow)
 	}
 }
 
-// callWorkers announces a new term. Workers answer with a heartbeat: until then the leader offers them nothing, and by
+// callWorkers announces a new term. Workers answer with a heartbeat: until then the leader pushes nothing to them, and by
 // themselves they may take one heartbeat's interval. Clients that wait for an answer of the last leader ask this one
 // instead, and from then on it alone (busstore.Heed). The call is repeated for those whose connection went with the
 // last leader, and now and then for those who come later; a worker heeds it once.
@@ -131,7 +132,7 @@ func (cp *ControlPlane) callWorkers(ctx context.Context, term uint64) error {
 				cp.log.Debug("the workers were not called", "tenant", tenant, "err", err)
 			}
 		}
-		if err := wait(ctx, min(firstCall<<min(max(0, calls-quickCalls), 10), lastCall)); err != nil {
+		if err := wait(ctx, min(firstCall<<min(max(0, calls-quickCalls), 20), lastCalls*cp.cfg.Watch)); err != nil {
 			return err
 		}
 	}
@@ -142,20 +143,34 @@ func (cp *ControlPlane) callWorkers(ctx context.Context, term uint64) error {
 const (
 	firstCall  = 50 * time.Millisecond
 	quickCalls = 10
-	lastCall   = 5 * time.Second
+	lastCalls  = 5 // times Config.Watch
 )
 
 // readiness reports whether this process leads.
 type readiness struct {
 	mu    sync.Mutex
+	ctx   context.Context // of the term; nil = it does not lead
 	term  uint64
 	since time.Time
 }
 
-func (r *readiness) set(term uint64) {
+func (r *readiness) begin(ctx context.Context, term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.term, r.since = term, time.Now()
+	r.ctx, r.term, r.since = ctx, term, time.Now()
+}
+
+func (r *readiness) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ctx, r.term, r.since = nil, 0, time.Now()
+}
+
+// now returns the term, and a context that ends with it; nil if this process does not lead.
+func (r *readiness) now() (context.Context, uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.ctx, r.term
 }
 
 // Leading returns the term that this process leads, and since when; 0 if it does not lead.

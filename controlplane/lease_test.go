@@ -32,12 +32,20 @@ func (c *cable) Call(ctx context.Context, service string, req []byte) ([]byte, e
 	return c.Bus.Call(ctx, service, req)
 }
 
-func (c *cable) Take(ctx context.Context, queue string, lane bus.Lane, want int) ([]bus.Offer, func(), error) {
+func (c *cable) Push(ctx context.Context, to bus.Address, push []byte) ([]byte, error) {
 	if c.cut.Load() {
-		time.Sleep(100 * time.Millisecond)
-		return nil, nil, errCut
+		return nil, errCut
 	}
-	return c.Bus.Take(ctx, queue, lane, want)
+	return c.Bus.Push(ctx, to, push)
+}
+
+func (c *cable) Accept(ctx context.Context, at bus.Address, fn func([]byte) ([]byte, func())) error {
+	return c.Bus.Accept(ctx, at, func(push []byte) ([]byte, func()) {
+		if c.cut.Load() {
+			return []byte("lost"), nil
+		}
+		return fn(push)
+	})
 }
 
 func (c *cable) Signal(ctx context.Context, s bus.Signal) error {

@@ -21,11 +21,10 @@ import (
 // does not lead.
 
 const (
-	nodeHeartbeat = 3 * time.Second  // how often a node sends one
-	nodeSilent    = 10 * time.Second // after so long without one it is offline
-	nodeForget    = time.Hour        // and for so long, it is forgotten
-	nodeAnswers   = 2 * time.Second  // how long another of our name may take to answer
-	mostNodes     = 64               // that are remembered
+	nodeSilent  = 10 * time.Second // after so long without a heartbeat a node is offline
+	nodeForget  = time.Hour        // and for so long, it is forgotten
+	nodeAnswers = 2 * time.Second  // how long another of our name may take to answer
+	mostNodes   = 64               // that are remembered
 )
 
 // ErrTwin means that another process has this node's name.
@@ -166,7 +165,7 @@ func (cp *ControlPlane) met(b bus.NodeHeartbeat) {
 
 // present sends this node's heartbeats until ctx ends, and then a goodbye.
 func (cp *ControlPlane) present(ctx context.Context) error {
-	tick := time.NewTicker(nodeHeartbeat)
+	tick := time.NewTicker(3 * cp.cfg.Watch)
 	defer tick.Stop()
 	for {
 		cp.sendNode(ctx, cp.nodeHeartbeat())

@@ -103,12 +103,12 @@ func (cp *ControlPlane) retainOnce(ctx context.Context) error {
 type Purging struct {
 	Looked time.Time     // when the last pass succeeded; zero = none yet
 	Took   time.Duration // what that took
-	Bytes  int64         // that runs took after it, about
+	Bytes  int64         // that runs and log lines took after it, about
 	At     time.Time     // when runs were last purged; zero = never
 	Runs   int           // purged then
 	Total  uint64        // purged since this process began
 	Most   int64         // bytes they may take; 0 = unlimited
-	Counts time.Duration // how long counts by the hour are kept
+	Counts time.Duration // how long counts of days are kept
 }
 
 // Purging returns what this node knows of purges of finished runs.
@@ -149,11 +149,23 @@ func (cp *ControlPlane) forget(ctx context.Context, now time.Time) error {
 // continues.
 const mostTrims = 100
 
-// trim drops old tallies, missed ranges and what is left of jobs, tokens and sessions.
+// trim adds hours of which the time has passed to their days, and drops old tallies, missed ranges and what is left of
+// jobs, tokens and sessions.
 func (cp *ControlPlane) trim(ctx context.Context, now time.Time) error {
 	before := now.Add(-cp.cfg.KeepCounts)
+	err := cp.purge(ctx, before, func() ([]kernel.Ref, error) {
+		return cp.cfg.Store.Hourly(ctx, now.Add(-kernel.KeepHours), kernel.MaxTrim)
+	})
+	if err != nil {
+		return err
+	}
+	return cp.purge(ctx, before, func() ([]kernel.Ref, error) { return cp.cfg.Store.Aged(ctx, before, kernel.MaxTrim) })
+}
+
+// purge sends the rows that old lists to PurgeAudit, until there are none.
+func (cp *ControlPlane) purge(ctx context.Context, before time.Time, old func() ([]kernel.Ref, error)) error {
 	for range mostTrims {
-		refs, err := cp.cfg.Store.Aged(ctx, before, kernel.MaxTrim)
+		refs, err := old()
 		if err != nil || len(refs) == 0 {
 			return err
 		}

@@ -57,7 +57,11 @@ func (k *keeper) trim(d time.Duration) (left int) {
 	if err != nil {
 		k.t.Fatal(err)
 	}
-	return len(refs)
+	hours, err := k.st.Hourly(k.t.Context(), k.at.AddDate(1, 0, 0), 1_000_000)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return len(refs) + len(hours)
 }
 
 // Data older than five weeks is purged, of all tenants, in any amount; younger data stays.
@@ -79,17 +83,53 @@ func TestHistoryIsPurged(t *testing.T) {
 	if left := k.trim(0); left != tallies+gone {
 		t.Fatalf("%d rows will be history, want %d tallies and %d deleted jobs", left, tallies, gone)
 	}
-	if left := k.trim(kernel.KeepHistory - 2*time.Hour); left != tallies+gone {
+	if left := k.trim(kernel.KeepHistory - 30*time.Minute); left != tallies+gone {
 		t.Errorf("%d rows are left before their time, want %d", left, tallies+gone)
 	}
-	if left := k.trim(90 * time.Minute); left != gone {
-		t.Errorf("%d rows are left, want the %d deleted jobs", left, gone)
+	if left := k.trim(time.Hour); left != tallies {
+		t.Errorf("%d rows are left, want the %d tallies of the first day", left, tallies)
 	}
-	if left := k.trim(time.Hour); left != 0 {
+	if left := k.trim(10 * time.Hour); left != 0 {
 		t.Errorf("%d rows are left", left)
 	}
 	if all, err := k.st.Definitions(t.Context(), metastore.DefinitionQuery{Tenant: "*"}); err != nil || len(all) != each {
 		t.Errorf("%d jobs are left, want %d: %v", len(all), each, err)
+	}
+}
+
+// Hours are counted apart for 48 hours, and then with their day, of any number of jobs. With them a job has few rows.
+func TestHoursBecomeDays(t *testing.T) {
+	k := newKeeper(t)
+	const jobsOf, days = 1100, 5 // more than one command holds
+	spans := func() (hours, all int) {
+		for row := range k.st.Engine.(*memstore.Engine).Capture().Rows() {
+			if t, ok := row.(*kernel.Tally); ok {
+				if all++; t.Span == kernel.Hour {
+					hours++
+				}
+			}
+		}
+		return hours, all
+	}
+	for i := range jobsOf {
+		k.send(jobs.DefaultTenant, kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprint("job", i)), Kind: kernel.Triggered}})
+		k.send(jobs.DefaultTenant, kernel.Create{ID: kernel.DerivedID(fmt.Sprint("first", i)), Key: jobs.Key(fmt.Sprint("job", i))})
+	}
+	for hour := range days * 24 {
+		k.send(jobs.DefaultTenant, kernel.Create{ID: kernel.DerivedID(fmt.Sprint("hour", hour)), Key: "job0"})
+		k.trim(time.Hour)
+	}
+	k.trim(0)
+	if hours, all := spans(); hours != 48 || all != 48+4+jobsOf-1 {
+		t.Errorf("%d hours of %d tallies, want 48 of %d", hours, all, 48+4+jobsOf-1)
+	}
+	c, err := k.st.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant, From: time.Unix(1, 0)})
+	total := int64(0)
+	for _, t := range c.Tallies {
+		total += t.Runs[jobs.Enqueued]
+	}
+	if err != nil || total != days*24+jobsOf {
+		t.Errorf("%d runs are counted, want %d: %v", total, days*24+jobsOf, err)
 	}
 }
 

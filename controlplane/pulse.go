@@ -208,18 +208,22 @@ func (cp *ControlPlane) Pulse(tenant jobs.Tenant) []Minute {
 
 // late returns how long after its due time, or its request, the first attempt of a run started.
 func late(run *kernel.Run) (d time.Duration, first bool) {
-	return max(0, run.Started.Sub(run.Wanted())), run.Attempt == 1
+	n := 0 // numbers of attempts are also spent on those that never began
+	for i := range run.Moves {
+		if run.Moves[i].State == jobs.Processing {
+			n++
+		}
+	}
+	return max(0, run.Started.Sub(run.Wanted())), n <= 1
 }
 
-// step reports whether a command made a run take a step that counts. A command returns first the run that it names,
+// step reports whether a command made a run take a step that counts; starts count when workers have confirmed them. A command returns first the run that it names,
 // then those that got slots by it, and these may only have been skipped. over means that the run's attempt had ended
 // before, and that only its handler has returned now.
 func step(verb kernel.Verb, first, over bool, run *kernel.Run) bool {
 	switch run.State {
 	case jobs.Skipped:
 		return true
-	case jobs.Processing:
-		return first && verb == kernel.VerbClaim
 	case jobs.Cancelled:
 		replaced := run.Cause == kernel.ByReplaced && (verb == kernel.VerbCreate || verb == kernel.VerbFire || verb == kernel.VerbRelease)
 		return first && verb == kernel.VerbCancel || replaced

@@ -114,7 +114,7 @@ func TestPulse(t *testing.T) {
 		if got := all.Late[kernel.Triggered]; count(got) != 7 {
 			t.Errorf("attempts were late by %+v", got)
 		}
-		if all.Commands[kernel.VerbCreate] != 8 || all.Refused[jobs.NotFound] != 0 || all.Offered == 0 || all.Heartbeats == 0 || all.Leases != 0 {
+		if all.Commands[kernel.VerbCreate] != 8 || all.Refused[jobs.NotFound] != 0 || all.Pushed == 0 || all.Heartbeats == 0 || all.Leases != 0 {
 			t.Errorf("in all %+v", all)
 		}
 		h.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "unheard-of"})
@@ -167,7 +167,7 @@ func TestPulseCountsAnEndOnce(t *testing.T) {
 		h.worker(worker.Config{}, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error { return nil }), jobs.Options{Key: "good", Retries: 3}))()
 		id := jobs.NewID(time.Now())
 		h.must(kernel.Create{ID: id, Key: "good"})
-		h.must(kernel.Claim{ID: id, Worker: "w9", Attempt: 1})
+		h.must(kernel.Start{ID: id, Worker: "w9", Attempt: 1})
 		h.must(kernel.Checkpoint{ID: id, Worker: "w9", Attempt: 1, Data: []byte("1")})
 		end := kernel.Finish{ID: id, Worker: "w9", Attempt: 1, Outcome: kernel.OutcomeTimeout, Running: true}
 		h.must(end)

@@ -72,7 +72,7 @@ func (cp *ControlPlane) release(ctx context.Context) error {
 			continue
 		}
 		_ = d.end(nil)
-		sleep := time.Second // at most: the wall clock may be set, which no timer notices
+		sleep := cp.cfg.Watch // at most: the wall clock may be set, which no timer notices
 		if !next.IsZero() {
 			sleep = min(sleep, next.Sub(now))
 		}

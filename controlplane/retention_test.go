@@ -55,10 +55,8 @@ func (h *fixture) counted(key jobs.Key, state jobs.State) (n int64) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	for _, tally := range counts.Hours {
-		if tally.State == state {
-			n += tally.N
-		}
+	for _, tally := range counts.Tallies {
+		n += tally.Runs[state]
 	}
 	return n
 }

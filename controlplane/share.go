@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillon-scheduler/carillon/controlplane/assign"
 	"github.com/carillon-scheduler/carillon/internal/episode"
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -212,10 +211,10 @@ func (s *standing) under(term uint64) {
 // ours returns those of the due entries that this process is to fire. Another member's it reads again first, since that
 // one has moved its cursor normally.
 func (cp *ControlPlane) ours(ctx context.Context, due []*entry, now time.Time) ([]*entry, error) {
-	var late []kernel.Ref
+	var late []jobName
 	due = slices.DeleteFunc(due, func(e *entry) bool {
 		if e.foreign {
-			late = append(late, e.def.Ref())
+			late = append(late, nameOf(e.def))
 		}
 		return e.foreign
 	})

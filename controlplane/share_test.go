@@ -146,6 +146,8 @@ func (r *rope) Members(ctx context.Context) ([]metastore.Member, error) {
 // byToken leads while it holds its token.
 type byToken struct{ b *sharedFixture }
 
+func (byToken) Confirmed(uint64) time.Time { return time.Now() }
+
 func (e byToken) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
 	select {
 	case e.b.leads <- struct{}{}:
@@ -231,7 +233,7 @@ func (b *sharedFixture) strokes(key jobs.Key) []*kernel.Run {
 }
 
 // Several processes fire about the same number of jobs each, and each due time is fired by its owner, on time, whether
-// it leads or not. The leader offers their runs at once.
+// it leads or not. The leader starts their runs at once.
 func TestS1_02EachFiresItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBelfry(t)

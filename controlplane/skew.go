@@ -42,7 +42,7 @@ func (cp *ControlPlane) watchClocks(ctx context.Context) error {
 
 // askClocks asks the nodes that are here for their time, all at once, for one heartbeat at most.
 func (cp *ControlPlane) askClocks(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, nodeHeartbeat)
+	ctx, cancel := context.WithTimeout(ctx, 3*cp.cfg.Watch)
 	defer cancel()
 	var asking sync.WaitGroup
 	for _, n := range cp.Nodes() {

@@ -26,6 +26,8 @@ func (stays) Yield() error { return errors.New("no other node can lead") }
 // idle is an elector that never leads.
 type idle struct{}
 
+func (idle) Confirmed(uint64) time.Time { return time.Time{} }
+
 func (idle) Lead(ctx context.Context, _ func(context.Context, uint64) error) error {
 	<-ctx.Done()
 	return ctx.Err()

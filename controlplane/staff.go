@@ -3,155 +3,123 @@ package controlplane
 import (
 	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/controlplane/assign"
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// The workers of an app, as their heartbeats report.
+// The workers, as their heartbeats report.
 
-// heartbeat records that a worker lives. It returns whether the worker is known, or that there are too many of its
-// name.
-func (r *router) heartbeat(from bus.Principal, b bus.Heartbeat, now time.Time) (known bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if b.Info != nil {
-		info := *b.Info
-		a := r.app(bus.Lane{Tenant: from.Tenant, App: info.App})
-		m := a.workers[b.Worker]
-		if m == nil {
-			if a.starts(from.Name) >= mostStarts {
-				return false, kernel.Refuse(jobs.Exhausted, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
-			}
-			m = &member{of: from.Name, offered: map[jobs.Key]int{}}
-			a.workers[b.Worker] = m
-		}
-		m.info = info
-		a.measure()
-		a.backlog = true
-	}
-	for _, a := range r.apps {
-		m := a.workers[b.Worker]
-		if m == nil || a.lane.Tenant != from.Tenant || from.App != "" && a.lane.App != from.App {
-			continue
-		}
-		m.seen = now
-		if m.mute || m.full {
-			m.unmute()
-			a.stir = true
-		}
-		r.rested(a, m, b.Resting)
-		m.pending += len(b.Running)
-		if !b.More {
-			m.running, m.pending = m.pending, 0
-		}
-		if b.Leaving || b.Draining != m.leaving {
-			m.leaving = b.Draining || b.Leaving
-			if b.Leaving {
-				r.drop(a, b.Worker)
-			}
-			a.measure()
-		}
-		poke(r.changed)
-		return true, nil
-	}
-	return false, nil
+// member is a live worker.
+type member struct {
+	of      string // the name that its starts share
+	info    bus.WorkerInfo
+	seen    time.Time
+	running int
+	pending int // runs listed by the parts of a heartbeat so far
+	leaving bool
+	resting bool     // it was asked to take nothing new
+	request bus.Rest // sent until it reports that it does so; "" = it does
 }
 
-// starts returns how many workers of a name there are.
-func (a *app) starts(name string) (n int) {
-	for _, m := range a.workers {
-		if m.of == name {
+// attend records that a worker lives, and returns it, or nil if who it is is unknown. It fails if there are too many of
+// its name. The lock is held.
+func (b *board) attend(from bus.Principal, h *bus.Heartbeat, now dispatch.Stamp) (*member, error) {
+	w := dispatch.Worker{Tenant: from.Tenant, Name: h.Worker}
+	m := b.members[w]
+	if h.Info != nil {
+		if m == nil {
+			if b.starts(from, h.Info.App) >= mostStarts {
+				return nil, kernel.Refuse(jobs.Exhausted, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
+			}
+			m = &member{of: from.Name}
+			b.members[w] = m
+		}
+		m.info = *h.Info
+		b.Join(m.info)
+	}
+	if m == nil || from.App != "" && m.info.App != from.App {
+		return nil, nil
+	}
+	m.seen = time.Now()
+	switch {
+	case m.request != "" && h.Resting == (m.request == bus.RestDrain):
+		m.request = ""
+	case m.request == "":
+		m.resting = h.Resting
+	}
+	if m.pending += len(h.Running); !h.More {
+		m.running, m.pending = m.pending, 0
+	}
+	m.leaving = h.Draining || h.Leaving
+	return m, nil
+}
+
+// starts returns how many workers of an app have a principal's name.
+func (b *board) starts(from bus.Principal, app string) (n int) {
+	for w, m := range b.members {
+		if w.Tenant == from.Tenant && m.of == from.Name && m.info.App == app {
 			n++
 		}
 	}
 	return n
 }
 
-// drop forgets a worker; offers to it alone are made again.
-func (r *router) drop(a *app, name string) {
-	delete(a.workers, name)
-	for id, o := range a.out {
-		if o.to == name {
-			delete(a.out, id)
-			a.backlog = true
-		}
-	}
+// dismiss forgets a worker. Its attempts stay its own until their leases expire. The lock is held.
+func (b *board) dismiss(w dispatch.Worker) {
+	delete(b.members, w)
+	b.Leave(w)
 }
 
-// spare has all workers count as alive now: this process stood still, and has not read their heartbeats meanwhile.
-func (r *router) spare(now time.Time) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, a := range r.apps {
-		for _, m := range a.workers {
-			m.seen = now
-		}
+// silent forgets workers that no longer send heartbeats. For a lease after this process stood still there are none: it
+// has not read their heartbeats meanwhile.
+func (b *board) silent() (lost []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.now()
+	if b.thawed > 0 && now-b.thawed <= b.lease {
+		return nil
 	}
-}
-
-// expire forgets workers that no longer send heartbeats, and apps without workers and offers: ready runs bring them
-// back.
-func (r *router) expire(now time.Time) (lost []string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for lane, a := range r.apps {
-		for name, m := range a.workers {
-			if now.Sub(m.seen) > r.lease {
-				r.drop(a, name)
-				lost = append(lost, name)
-				a.measure()
-			}
-		}
-		a.stir = a.stir || len(a.parked) > 0 // even if some were forgotten
-		a.forgetTurns(now)
-		if len(a.workers)+len(a.out)+len(a.fresh)+len(a.parked) == 0 {
-			delete(r.apps, lane)
-		}
+	for _, w := range b.Silent(now) {
+		b.dismiss(w)
+		lost = append(lost, w.Name)
 	}
 	return lost
 }
 
-// measure computes the window, the length of lists and the keys of the shared lane anew.
-func (a *app) measure() {
-	a.stir = true
-	a.fleet++
-	a.order = slices.SortedFunc(maps.Values(a.workers), func(x, y *member) int { return x.rank().compare(y.rank()) })
-	slots, least := 0, unlimitedSlots
-	served := map[jobs.Key]int{}
-	live, any := 0, map[string]int{}
-	for _, m := range a.workers {
-		if m.off() {
-			continue
-		}
-		live++
-		n := m.info.Slots
-		if n <= 0 {
-			n = unlimitedSlots
-		}
-		slots += n
-		least = min(least, n)
-		for k := range m.info.Keys {
-			served[k]++
-		}
-		if m.info.Any {
-			any[m.info.Only]++
+// thaw records that this process stood still.
+func (b *board) thaw() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.thawed = b.now()
+}
+
+// sweep compares what is known of ready runs with the store, and returns the apps with ready runs and without workers.
+func (b *board) sweep(apps []metastore.ReadyApp) (deserted []assign.App) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.Sweep(b.now())
+	for _, l := range apps {
+		app := assign.App{Tenant: l.Tenant, Name: l.App}
+		if b.Backlog(app, l.Ready); b.Deserted(app) {
+			deserted = append(deserted, app)
 		}
 	}
-	a.window, a.list = 0, 1
-	if live > 0 {
-		a.window = min(max(2*slots, leastWindow), mostWindow)
-		a.list = max(1, min(bus.MaxList, least/4))
-	}
-	a.live, a.any = live, any
-	a.learn()
-	clear(a.shared)
-	for k, n := range served {
-		a.shared[k] = n == live
+	return deserted
+}
+
+// broadcasts ends broadcasts of an app without workers.
+func (b *board) broadcasts(of assign.App, ready []*kernel.Run) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.Deserted(of) {
+		b.Broadcasts(of, ready)
 	}
 }
 
@@ -191,15 +159,12 @@ type Member struct {
 
 // Workers lists the live workers of a tenant ("*" = of all), by app and name.
 func (cp *ControlPlane) Workers(tenant jobs.Tenant) []Member {
-	r := &cp.router
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	b := &cp.board
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var list []Member
-	for lane, a := range r.apps {
-		if tenant != "*" && lane.Tenant != tenant {
-			continue
-		}
-		for _, m := range a.workers {
+	for w, m := range b.members {
+		if tenant == "*" || w.Tenant == tenant {
 			list = append(list, Member{WorkerInfo: m.info, Seen: m.seen, Running: m.running, Leaving: m.leaving, Drained: m.resting})
 		}
 	}

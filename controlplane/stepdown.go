@@ -7,8 +7,6 @@ import (
 )
 
 const (
-	// reachEvery is how often the leader checks that it can be reached over the bus.
-	reachEvery = time.Second
 	// unreachable is how long it may be unreachable before another node is to lead.
 	unreachable = 5 * time.Second
 )
@@ -34,7 +32,7 @@ var errUnreachable = errors.New("the leader cannot be reached over the bus, and 
 // does so once, and only if there was another node while it could be reached: where the bus is unavailable to all,
 // changing leaders changes nothing.
 func (cp *ControlPlane) stepDown(ctx context.Context, term uint64) error {
-	ticker := time.NewTicker(reachEvery)
+	ticker := time.NewTicker(cp.cfg.Watch)
 	defer ticker.Stop()
 	company := false    // another node was there when the bus last answered
 	var since time.Time // since when it does not answer

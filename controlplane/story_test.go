@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -120,12 +121,13 @@ func (h *fixture) worker(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	if testing.Verbose() {
 		cfg.Logger = slog.New(slog.NewTextHandler(h.t.Output(), nil))
 	}
-	b := h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name})
+	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name}
+	b := busstore.Heed(h.hub.As(as), as)
 	w, err := worker.New(cfg, h.store, b, js...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	stop = h.spawn(w.Run)
+	stop = h.spawn(func(ctx context.Context) error { return errors.Join(w.Run(ctx), b.Close()) })
 	synctest.Wait()
 	return stop
 }

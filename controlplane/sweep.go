@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// sweep looks for what got lost: offers that no worker claimed, workers that fell silent, free slots with waiting runs,
+// sweep looks for what got lost: ready runs that are not known, workers that fell silent, free slots with waiting runs,
 // definitions whose change was not signalled.
 func (cp *ControlPlane) sweep(ctx context.Context) error {
 	ticker := time.NewTicker(cp.cfg.Sweep)
@@ -48,34 +48,23 @@ func (cp *ControlPlane) sweep(ctx context.Context) error {
 func (cp *ControlPlane) sweepOnce(ctx context.Context, froze bool) error {
 	now := time.Now()
 	if froze {
-		cp.router.spare(now)
+		cp.board.thaw()
 	}
-	for _, name := range cp.router.expire(now) {
+	for _, name := range cp.board.silent() {
 		cp.log.Warn("a worker fell silent", "worker", name)
 	}
-	for _, o := range cp.router.overdue(now) {
-		run, err := cp.cfg.Store.Run(ctx, o.lane.Tenant, o.id)
-		if err != nil && !errors.Is(err, jobs.NotFound) {
-			return err
-		}
-		cp.router.retry(o, run, now)
-	}
-	lanes, err := cp.cfg.Store.Lanes(ctx)
+	apps, err := cp.cfg.Store.ReadyApps(ctx)
 	if err != nil {
 		return err
 	}
-	for _, l := range lanes {
-		cp.router.backlogged(l.Tenant, l.App, l.Ready)
-	}
-	cp.uncounted()
-	for _, l := range cp.router.deserted(lanes) {
-		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.App, fireRuns)
+	for _, l := range cp.board.sweep(apps) {
+		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.Name, fireRuns)
 		if err != nil {
 			return err
 		}
-		cp.router.lonely(l, ready, now)
+		cp.board.broadcasts(l, ready)
 	}
-	poke(cp.router.changed)
+	poke(cp.board.changed)
 	marked := cp.markStopped(ctx, now) // marks on jobs must not delay runs
 	return cmp.Or(cp.sweepRows(ctx), marked)
 }
@@ -110,35 +99,54 @@ func (cp *ControlPlane) refresh(ctx context.Context) error {
 	if err != nil || state.Changes == cp.refreshed {
 		return err
 	}
-	defs, err := cp.cfg.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*"})
-	if err != nil {
-		return err
-	}
-	globals := map[jobs.Tenant]uint64{}
-	var batch []kernel.Envelope
-	for _, d := range defs {
-		rev, ok := globals[d.Tenant]
+	// A definition that has changed follows the defaults of that time. All others have to be read only after the
+	// defaults of a tenant have changed.
+	since, revisions := cp.refreshed, map[jobs.Tenant]uint64{}
+	revision := func(t jobs.Tenant) (uint64, error) {
+		rev, ok := revisions[t]
 		if !ok {
-			g, err := cp.cfg.Store.Global(ctx, d.Tenant)
+			g, err := cp.cfg.Store.Global(ctx, t)
+			if err != nil {
+				return 0, err
+			}
+			rev = g.Revision
+			revisions[t] = rev
+		}
+		return rev, nil
+	}
+	for _, t := range cp.catalog.tenants() {
+		rev, err := revision(t)
+		if err != nil {
+			return err
+		}
+		if known, ok := cp.defaults[t]; !ok || known != rev {
+			since = 0
+		}
+	}
+	err = metastore.EachChange(ctx, cp.cfg.Store, since, func(part []*kernel.Definition) error {
+		var batch []kernel.Envelope
+		for _, d := range part {
+			rev, err := revision(d.Tenant)
 			if err != nil {
 				return err
 			}
-			rev = g.Revision
-			globals[d.Tenant] = rev
+			if d.Defaults != rev && !d.Gone() {
+				batch = append(batch, cp.envelope(d.Tenant, kernel.Refresh{Key: d.Key}))
+			}
 		}
-		if d.Defaults != rev {
-			batch = append(batch, cp.envelope(d.Tenant, kernel.Refresh{Key: d.Key}))
+		if len(batch) == 0 {
+			return nil
 		}
-	}
-	for len(batch) > 0 {
-		n := min(len(batch), 1000)
-		for _, r := range cp.store.Apply(ctx, batch[:n]) {
+		for _, r := range cp.store.Apply(ctx, batch) {
 			if r.Err != nil && !errors.Is(r.Err, jobs.NotFound) {
 				return r.Err
 			}
 		}
-		batch = batch[n:]
+		return nil
+	})
+	if err != nil {
+		return err
 	}
-	cp.refreshed = state.Changes
+	cp.refreshed, cp.defaults = state.Changes, revisions
 	return nil
 }

@@ -36,7 +36,7 @@ func TestSweepGoesOnWhenNoJobCanBeMarked(t *testing.T) {
 	k := newKeeper(t)
 	st := &unmarked{Local: k.st}
 	k.cp.cfg.Store = st
-	k.cp.router.since = time.Now().Add(-time.Hour)
+	k.cp.ready.since = time.Now().Add(-time.Hour)
 	if err := k.cp.sweepOnce(t.Context(), false); !errors.Is(err, errUnmarked) || st.unserved != 1 || st.asked < 2 {
 		t.Errorf("the sweep looked for waiters %d times, asked for the state %d times, and returned %v", st.unserved, st.asked, err)
 	}

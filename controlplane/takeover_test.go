@@ -37,6 +37,7 @@ func TestATakeoverWithoutAWaitingClient(t *testing.T) {
 			return r, stop
 		}
 		one, stop := begin()
+		one.Listed()
 		id := h.enqueue("slow")
 		if _, list, err := one.Poll(h.ctx, 1, "", 10*time.Second); err != nil || len(list) != 1 || list[0].ID != id {
 			t.Fatalf("given %v (%v)", list, err)
@@ -49,6 +50,7 @@ func TestATakeoverWithoutAWaitingClient(t *testing.T) {
 		if err := other.Has(gone, id, 1); err == nil {
 			t.Fatal("the request was answered")
 		}
+		other.Listed()
 		if _, list, err := other.Poll(h.ctx, 1, "", 8*time.Second); err != nil || len(list) != 0 {
 			t.Errorf("given once more: %v (%v)", list, err)
 		}

@@ -22,14 +22,14 @@ type Totals struct {
 	Refused    map[jobs.Code]uint64     // refused ones, by code; "" = an internal error
 	Heartbeats uint64
 
-	Offered  uint64 // offers sent
-	Returned uint64 // offers that workers gave back
-	Again    uint64 // offers that no worker claimed in time, and that were looked at again
+	Pushed    uint64 // attempts sent to workers
+	Repeated  uint64 // attempts sent again, because there was no answer
+	Unstarted uint64 // attempts that workers refused
 
 	// As of now.
-	Out    int // offers that are neither claimed nor given up
-	Leases int // attempts under way
-	Stuck  int // of these, those that were stopped and do not end
+	Leases      int // attempts under way
+	Unconfirmed int // of these, those whose workers have not said that they began
+	Stuck       int // of these, those that were stopped and do not end
 }
 
 // Class is the key that runs are counted by. It has no job: there may be a million of them.
@@ -184,19 +184,15 @@ func (cp *ControlPlane) Totals() Totals {
 	all.Fired, all.Missed, all.Refused = t.fired, maps.Clone(t.missed), maps.Clone(t.refused)
 	p.mu.Unlock()
 
-	r := &cp.router
-	r.mu.Lock()
-	all.Offered, all.Returned, all.Again = r.offered, r.returned, r.looked
-	for _, a := range r.apps {
-		all.Out += len(a.out)
-	}
-	r.mu.Unlock()
-
-	l := &cp.leases
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all.Leases = len(l.held)
-	for _, k := range l.held {
+	b := &cp.board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all.Pushed, all.Unstarted, all.Repeated = b.pushed, b.refused, b.repeated
+	for k := range b.attempts {
+		all.Leases++
+		if k.run != nil {
+			all.Unconfirmed++
+		}
 		if k.stuck {
 			all.Stuck++
 		}

@@ -6,14 +6,14 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Where rows are in a database, other processes may commit, too: a program that opens it, a follower. The leader offers
+// Where rows are in a database, other processes may commit, too: a program that opens it, a follower. The leader starts
 // runs, keeps leases, and counts, all from memory that follows its own commits. When others have committed it reads
-// what may have changed: definitions, live runs, what can be claimed.
+// what may have changed: definitions, live runs, what is ready.
 
 // besideEvery is the minimum interval between two such reads.
 const besideEvery = 50 * time.Millisecond
@@ -65,75 +65,46 @@ func (cp *ControlPlane) readOthers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	under := make(map[runRef]bool, len(leased))
+	under := make(map[dispatch.Run]bool, len(leased))
 	for _, run := range leased {
 		under[runOf(run)] = true
 	}
 	cp.follow(leased...)
-	for _, gone := range cp.vanished(under, began) {
-		run, err := cp.cfg.Store.Run(ctx, gone.tenant, gone.id)
+	for _, a := range cp.board.vanished(under, began) {
+		run, err := cp.cfg.Store.Run(ctx, a.Tenant, a.ID)
 		switch {
 		case errors.Is(err, jobs.NotFound):
-			cp.leases.forget(gone.runRef, gone.attempt)
+			cp.board.drop(a)
 		case err != nil:
 			return err
 		default:
 			cp.follow(run)
 		}
 	}
-	for _, lane := range cp.router.offering() {
-		offered := cp.router.offeredBefore(lane, began)
-		if len(offered) == 0 {
-			continue
-		}
-		ready, err := cp.cfg.Store.Ready(ctx, lane.Tenant, lane.App, len(offered)+leastWindow)
-		if err != nil {
-			return err
-		}
-		for _, run := range ready {
-			delete(offered, run.ID)
-		}
-		for id := range offered {
-			if under[runRef{lane.Tenant, id}] {
-				continue
-			}
-			run, err := cp.cfg.Store.Run(ctx, lane.Tenant, id)
-			if err != nil && !errors.Is(err, jobs.NotFound) {
-				return err
-			}
-			if err == nil {
-				cp.follow(run)
-			}
-		}
-	}
-	lanes, err := cp.cfg.Store.Lanes(ctx)
+	apps, err := cp.cfg.Store.ReadyApps(ctx)
 	if err != nil {
 		return err
 	}
-	for _, l := range lanes {
-		cp.router.backlogged(l.Tenant, l.App, l.Ready)
-	}
-	poke(cp.router.changed)
+	cp.board.sweep(apps)
+	poke(cp.board.changed)
 	return nil
 }
 
-// follow takes in rows as other processes have left them: an unknown attempt has begun, a known one has ended, an
-// offered run is claimed.
+// follow takes in rows as other processes have left them: an unknown attempt has begun, a known one has ended.
 func (cp *ControlPlane) follow(rows ...*kernel.Run) {
-	now := time.Now()
 	minute := cp.cfg.Clock.Now().Unix() / 60
+	var acts dispatch.Acts
 	var ended []*kernel.Run
-	cp.router.mu.Lock()
-	cp.leases.mu.Lock()
+	b := &cp.board
+	b.mu.Lock()
 	cp.pulse.mu.Lock()
+	now := b.now()
 	for _, run := range rows {
-		k := cp.leases.held[runOf(run)]
-		known := k != nil && k.attempt == run.Attempt
+		sent := b.current(run)
+		k := kept(sent)
+		known := k != nil && k.N == run.Attempt
 		over := known && k.over != nil
-		switch {
-		case run.State == jobs.Processing && !known:
-			cp.pulse.note(run, minute)
-		case (run.State.Final() || run.State == jobs.Failed) && !over:
+		if (run.State.Final() || run.State == jobs.Failed) && !over {
 			if !known && run.Attempt > 0 {
 				begun := *run
 				begun.State = jobs.Processing
@@ -144,59 +115,26 @@ func (cp *ControlPlane) follow(rows ...*kernel.Run) {
 				ended = append(ended, run)
 			}
 		}
-		cp.router.note(run, now)
-		cp.leases.note(run, now)
+		b.note(run, sent, now, &acts)
 	}
 	cp.pulse.mu.Unlock()
-	cp.leases.mu.Unlock()
-	cp.router.mu.Unlock()
+	pushes := b.deliveries(acts.Push)
+	b.mu.Unlock()
+	cp.deliver(pushes)
 	for _, run := range ended {
 		cp.cfg.Ended(run)
 	}
 }
 
-// absent is an attempt that this node believed to be under way.
-type absent struct {
-	runRef
-	attempt uint32
-}
-
 // vanished lists the attempts that were known before began, and are not under way any more.
-func (cp *ControlPlane) vanished(under map[runRef]bool, began time.Time) (list []absent) {
-	l := &cp.leases
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for of, k := range l.held {
-		if !under[of] && k.since.Before(began) {
-			list = append(list, absent{of, k.attempt})
+func (b *board) vanished(under map[dispatch.Run]bool, began time.Time) (list []dispatch.Attempt) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	at := b.stamp(began)
+	for k := range b.attempts {
+		if !under[k.Run] && k.since < at {
+			list = append(list, k.Attempt)
 		}
 	}
 	return list
-}
-
-// offering lists the apps that have offers out.
-func (r *router) offering() (list []bus.Lane) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for lane, a := range r.apps {
-		if len(a.out) > 0 {
-			list = append(list, lane)
-		}
-	}
-	return list
-}
-
-// offeredBefore returns the runs of an app that were offered before began.
-func (r *router) offeredBefore(lane bus.Lane, began time.Time) map[jobs.ID]bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	ids := map[jobs.ID]bool{}
-	if a := r.apps[lane]; a != nil {
-		for id, o := range a.out {
-			if o.at.Before(began) {
-				ids[id] = true
-			}
-		}
-	}
-	return ids
 }

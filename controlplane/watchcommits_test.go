@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// The leader knows at once what other processes commit to the same store: new runs are offered, claimed ones have a
+// The leader knows at once what other processes commit to the same store: new runs start, started ones have a
 // lease that expires, and leave the window, and all of it is counted.
 func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -62,17 +62,17 @@ func TestTheLeaderFollowsWhatOthersCommit(t *testing.T) {
 		if page := h.runs("tick"); len(page) == 0 {
 			t.Error("a job that others made does not fire")
 		}
-		// Claimed elsewhere, by a worker that dies.
+		// Started elsewhere, by a worker that dies.
 		others(kernel.Register{App: "far", Worker: "y", Start: true, Job: kernel.Declaration{Key: "far", Kind: kernel.Triggered}})
 		lost, bad := jobs.NewID(time.Now()), jobs.NewID(time.Now())
 		others(kernel.Create{ID: lost, Key: "far"})
 		others(kernel.Create{ID: bad, Key: "far"})
-		others(kernel.Claim{ID: lost, Worker: "y", Attempt: 1})
+		others(kernel.Start{ID: lost, Worker: "y", Attempt: 1})
 		time.Sleep(40 * time.Second)
 		if in := h.run(lost); in.State == jobs.Processing {
 			t.Error("an attempt that others began has no lease")
 		}
-		others(kernel.Claim{ID: bad, Worker: "y", Attempt: 1})
+		others(kernel.Start{ID: bad, Worker: "y", Attempt: 1})
 		others(kernel.Finish{ID: bad, Worker: "y", Attempt: 1, Outcome: kernel.OutcomeError, Error: "x"})
 		if len(failed) != 1 || failed[0] != bad {
 			t.Errorf("Ended was called for %v", failed)

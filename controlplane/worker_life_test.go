@@ -5,7 +5,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -114,21 +113,21 @@ func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
 	})
 }
 
-// deafBus is a bus that loses what one worker is offered by name, as if it had just died.
+// deafBus is a bus that does not reach one worker, as if it had just died.
 type deafBus struct {
 	bus.Bus
 	deaf string
 }
 
-func (d *deafBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
-	if strings.HasPrefix(lane.Worker, d.deaf+"-") {
-		return bus.ErrNoReceiver
+func (d *deafBus) Push(ctx context.Context, to bus.Address, push []byte) ([]byte, error) {
+	if strings.HasPrefix(to.Worker, d.deaf+"-") {
+		return nil, bus.ErrNoReceiver
 	}
-	return d.Bus.Hand(ctx, lane, list)
+	return d.Bus.Push(ctx, to, push)
 }
 
-// An offer that does not reach the worker that was chosen goes to another at once; nothing is lost, nothing runs twice.
-func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
+// A run that does not reach the worker that was chosen goes to another at once; nothing is lost, nothing runs twice.
+func TestS0_09ARunForAWorkerThatLeavesGoesToAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
@@ -142,7 +141,11 @@ func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 		if d := time.Since(begin); d > time.Second {
 			t.Errorf("it took %v", d)
 		}
-		h.over("charge", 2)
+		for _, run := range h.runs("charge") { // the first one spent an attempt's number, and no history
+			if run.State != jobs.Succeeded || run.Attempt > 2 || len(run.Moves) != 3 {
+				t.Errorf("run %s is %s after %d attempts: %+v", run.ID, run.State, run.Attempt, run.Moves)
+			}
+		}
 	})
 	// A worker that is drained in the midst of a flood.
 	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
@@ -154,7 +157,7 @@ func TestS0_09AnOfferToAWorkerThatLeavesGoesToAnother(t *testing.T) {
 		if n := len(r.names()); n != 300 {
 			t.Errorf("%d runs of 300", n)
 		}
-		for _, run := range h.runs("charge") { // one that the leaving worker had just claimed was given back, and is in its second attempt
+		for _, run := range h.runs("charge") { // one that the leaving worker refused, or gave back, is in its second attempt
 			if run.State != jobs.Succeeded || run.Attempt > 2 {
 				t.Errorf("run %s is %s after %d attempts", run.ID, run.State, run.Attempt)
 			}
@@ -322,7 +325,7 @@ func (o *opening) Init(context.Context) error {
 func (o *opening) Close() error              { *o.calls = append(*o.calls, "close "+o.name); return nil }
 func (o *opening) Run(context.Context) error { *o.calls = append(*o.calls, "run "+o.name); return nil }
 
-// A job is initialised before it is offered anything, and closed when its worker ends. One that fails is not served,
+// A job is initialised before it is sent anything, and closed when its worker ends. One that fails is not served,
 // and its worker reports that; others continue.
 func TestS3_02InitAndClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
@@ -367,83 +370,6 @@ func TestS3_12AWaitingRunShowsWhy(t *testing.T) {
 			if err != nil || !slices.Contains(e.Text, want) {
 				t.Errorf("%s is explained by %q, %v; want %q", key, e.Text, err, want)
 			}
-		}
-	})
-}
-
-// slowBus is a bus on which making a lane takes seconds, as in a cluster whose servers have just found each other.
-type slowBus struct{ bus.Bus }
-
-func (s slowBus) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[]bus.Offer) error {
-	if len(lists) == 0 {
-		time.Sleep(2300 * time.Millisecond)
-	}
-	return s.Bus.Offer(ctx, queue, lane, lists...)
-}
-
-// Runs do not wait for the lane of their app to be made: until then workers are offered them by name.
-func TestRunsDoNotWaitForTheirLane(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newFixture(t)
-		defer h.close()
-		h.stop()
-		h.restartOn(slowBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})})
-		r := &whoRan{}
-		h.fleet("a", worker.Config{Slots: 1}, r.job(jobs.Options{Key: "charge"}, 300*time.Millisecond))
-		begin := time.Now()
-		h.ask("charge", "1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12") // some of them wait for the slot until the lane is there
-		for len(r.names()) == 0 {
-			time.Sleep(10 * time.Millisecond)
-		}
-		if d := time.Since(begin); d > 500*time.Millisecond {
-			t.Errorf("the first run has begun after %v", d)
-		}
-		time.Sleep(5 * time.Second)
-		h.over("charge", 12)
-	})
-}
-
-// lateBus is a bus whose shared queue takes a second to be there, and that counts what workers are offered by name.
-type lateBus struct {
-	bus.Bus
-	offered *atomic.Int64
-}
-
-func (l lateBus) Open(ctx context.Context, term uint64) (string, error) {
-	time.Sleep(time.Second)
-	return l.Bus.Open(ctx, term)
-}
-
-func (l lateBus) Hand(ctx context.Context, lane bus.Lane, list []bus.Offer) error {
-	l.offered.Add(1)
-	return l.Bus.Hand(ctx, lane, list)
-}
-
-// A worker that came before the shared queue does not know of it yet, and takes nothing from it: it is offered its runs
-// by name until it does, which is soon after.
-func TestRunsDoNotWaitForAnUnknownQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		h := newFixture(t)
-		defer h.close()
-		h.stop()
-		var offered atomic.Int64
-		h.restartOn(lateBus{h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), &offered})
-		r := &whoRan{}
-		h.fleet("a", worker.Config{}, r.job(jobs.Options{Key: "charge"}, 0))
-		time.Sleep(1010 * time.Millisecond) // the queue is there
-		h.ask("charge", "1")
-		time.Sleep(100 * time.Millisecond)
-		want(t, "before the worker knows", r.names(), "a")
-		if offered.Load() == 0 {
-			t.Error("the worker has taken the run from a queue that it does not know")
-		}
-		time.Sleep(400 * time.Millisecond) // it was called again, long before its next heartbeat
-		before := offered.Load()
-		h.ask("charge", "2")
-		time.Sleep(100 * time.Millisecond)
-		want(t, "when it knows", r.names(), "aa")
-		if offered.Load() != before {
-			t.Error("the worker was offered a run by name, and knows of the queue")
 		}
 	})
 }

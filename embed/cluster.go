@@ -35,9 +35,6 @@ type Cluster struct {
 	Secret string
 	// Invite turns the store's token into the invitation for a new node; default: the token itself.
 	Invite func(token string) (string, error)
-	// Part removes the NATS server of a removed node from the NATS cluster; jobs.NotFound means that it was no member.
-	// Default: nodes have no NATS server of their own.
-	Part func(ctx context.Context, node string) error
 }
 
 // cluster implements ops.Cluster: every node sends its requests to the leader.
@@ -46,7 +43,6 @@ type cluster struct {
 	live   *live
 	calls  bus.Calls
 	invite func(string) (string, error)
-	part   func(context.Context, string) error
 }
 
 var _ ops.Cluster = (*cluster)(nil)
@@ -71,10 +67,6 @@ const (
 
 // clusterPatience is the timeout of a request to the leader.
 const clusterPatience = 10 * time.Second
-
-// partPatience is the part of it that Cluster.Part may take: if the removed node led the NATS cluster, its servers need
-// some seconds to elect another leader.
-const partPatience = 6 * time.Second
 
 // serve answers the requests of other nodes until ctx ends: while this node leads.
 func (c *cluster) serve(ctx context.Context, calls bus.Calls) error {
@@ -112,7 +104,7 @@ func (c *cluster) here(ctx context.Context, w clusterRequest) (any, error) {
 		}
 		return ops.Invitation{Token: token, Until: kernel.Instant(time.Now().Add(raftstore.InvitationTime))}, err
 	case requestRemove:
-		return nil, c.remove(ctx, w)
+		return nil, c.store.Remove(ctx, w.by(), w.Node)
 	case requestTransfer:
 		c.live.plane.Because("leadership transferred by " + cmp.Or(w.Actor, "an unknown actor"))
 		err := c.store.Transfer(ctx, w.by(), w.Node)
@@ -122,51 +114,6 @@ func (c *cluster) here(ctx context.Context, w clusterRequest) (any, error) {
 		return nil, err
 	}
 	return nil, kernel.Invalid("unknown cluster request %.40q: upgrade this node", w.What)
-}
-
-// remove removes a node: first its NATS server, whose removal may need a vote while the node is still up, then its copy
-// of the rows. If only the NATS server remains, the error reports that, and the request can be repeated.
-func (c *cluster) remove(ctx context.Context, w clusterRequest) error {
-	name, there, err := c.named(ctx, w.Node)
-	if err != nil {
-		return err
-	}
-	if c.part == nil || name == c.live.plane.Node() {
-		return c.store.Remove(ctx, w.by(), w.Node)
-	}
-	parted := errors.New("its name is unknown to this node")
-	if name != "" {
-		parting, cancel := context.WithTimeout(ctx, partPatience)
-		parted = c.part(parting, name)
-		cancel()
-	}
-	none := jobs.CodeOf(parted) == jobs.NotFound
-	if there && parted != nil && !none {
-		return kernel.Refuse(jobs.Conflict, "node %s was not removed: %v", w.Node, parted)
-	}
-	switch err := c.store.Remove(ctx, w.by(), w.Node); {
-	case jobs.CodeOf(err) == jobs.NotFound && parted == nil:
-		return nil // an earlier request had removed the copy
-	case err != nil || parted == nil || none:
-		return err
-	}
-	return kernel.Refuse(jobs.Conflict, "node %s was removed, but its NATS server is still in the NATS cluster: %v; "+
-		"remove the node again", name, parted)
-}
-
-// named returns the name of the member with this name or ID, and whether the member answers; a name that no member has
-// is returned as it is. The error is not nil if the remaining members would have no majority.
-func (c *cluster) named(ctx context.Context, node string) (name string, there bool, err error) {
-	members, err := c.store.Members(ctx)
-	if err != nil {
-		return "", false, err
-	}
-	for _, m := range members {
-		if m.Name == node || m.ID == node {
-			return m.Name, m.Reached, raftstore.Removable(members, m.ID)
-		}
-	}
-	return node, false, nil
 }
 
 // status joins the store's members with the heartbeats of nodes.

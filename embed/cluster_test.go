@@ -439,7 +439,7 @@ func standbyAnswers(t *testing.T) bool {
 // run is executed once.
 func TestStandbyTakesOver(t *testing.T) { takeOver(t, newPair(t)) }
 
-// And so it is if the NATS server that the worker was at, and that kept the queue of offers, died with the leader.
+// And so it is if the NATS server that the worker was at died with the leader.
 func TestStandbyTakesOverTheBus(t *testing.T) { takeOver(t, newThree(t, false)) }
 
 // And so it is if the rows died with it, of which the others have copies.

@@ -126,6 +126,7 @@ func (p *httpWorkers) Register(ctx context.Context, who ops.Who, w ops.HTTPWorke
 			return ops.HTTPAnswer{}, err
 		}
 	}
+	g.remote.Listed()
 	answer := g.answer()
 	answer.Stop = append(answer.Stop, gone...)
 	return answer, nil

@@ -69,7 +69,7 @@ func (l *live) serve(ctx context.Context, calls bus.Calls) error {
 		v := l.view(jobs.Tenant(request))
 		v.Attempts = map[jobs.ID]ops.Attempt{}
 		for id, a := range l.plane.Attempts(jobs.Tenant(request), mostAttempts) {
-			v.Attempts[id] = ops.Attempt{Progress: a.Progress, Stuck: a.Stuck}
+			v.Attempts[id] = ops.Attempt{Progress: a.Progress, Stuck: a.Stuck, Unconfirmed: a.Unconfirmed}
 		}
 		b := bus.Encode(v)
 		if len(b) > l.calls.Limit() {
@@ -129,7 +129,7 @@ func (l *live) Pulse(tenant jobs.Tenant) []ops.Minute { return l.leaders(tenant)
 func (l *live) Attempt(tenant jobs.Tenant, run jobs.ID) (ops.Attempt, bool) {
 	if term, _ := l.plane.Leading(); term > 0 {
 		a, known := l.plane.Attempt(tenant, run)
-		return ops.Attempt{Progress: a.Progress, Stuck: a.Stuck}, known
+		return ops.Attempt{Progress: a.Progress, Stuck: a.Stuck, Unconfirmed: a.Unconfirmed}, known
 	}
 	a, known := l.leaders(tenant).Attempts[run]
 	return a, known

@@ -15,7 +15,7 @@ import (
 type Charge struct{}
 
 type ChargeArgs struct {
-	Customer string `json:"customer"`
+	Customer string `json:"customer" carillon:"search"` // its runs are found by args.customer = c7
 	Cents    int    `json:"cents" jsonschema:"how much, in cents"`
 }
 

@@ -20,7 +20,12 @@ type RecurringJob interface {
 	Run(ctx context.Context) error
 }
 
-// TriggeredJob is work that a request starts. Its arguments have type A, a struct that encoding/json can convert.
+// TriggeredJob is work that a request starts. Its arguments have type A, a struct that encoding/json can convert. Its
+// runs are found by those fields (text, numbers, times, booleans) that have the tag carillon:"search":
+//
+//	type ChargeArgs struct {
+//		Customer string `json:"customer" carillon:"search"` // runs with args.customer = c7
+//	}
 type TriggeredJob[A any] interface {
 	Run(ctx context.Context, args A) error
 }

@@ -104,7 +104,7 @@ func (s Span) Close(err error) {
 	s.span.End()
 }
 
-// Attempt starts the span of an attempt that a worker has claimed.
+// Attempt starts the span of an attempt that a worker has.
 func Attempt(ctx context.Context, run *kernel.Run) (context.Context, Span) {
 	t := tracer()
 	if t == nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// BenchmarkEmptyRuns is a run's whole way in one process, without a disk and without a network: enqueued, offered,
-// claimed, run, reported.
+// BenchmarkEmptyRuns is a run's whole way in one process, without a disk and without a network: enqueued, started,
+// pushed, run, reported.
 func BenchmarkEmptyRuns(b *testing.B) {
 	ctx, stop := context.WithCancel(context.Background())
 	var all sync.WaitGroup

@@ -32,7 +32,7 @@ func (w *Worker) heed(ctx context.Context, s bus.Signal) {
 	w.stop(ctx, stop)
 }
 
-// rest pauses or resumes taking new runs, and logs the change.
+// rest pauses or resumes accepting new runs, and logs the change.
 func (w *Worker) rest(request bus.Rest) {
 	if request != "" && w.held.rest(request == bus.RestDrain) {
 		w.log.Info("worker is asked to pause or resume new runs", "signal", request)
@@ -44,10 +44,10 @@ func (w *Worker) rest(request bus.Rest) {
 const callJitter = 50 * time.Millisecond
 
 // called sends a heartbeat because another node leads, which does not know this worker yet: once in a term, and again
-// while no answer has named the queue to take offers from, since that may come after the first answer.
+// while no heartbeat is answered.
 func (w *Worker) called(term uint64) {
-	queue, _ := w.leader.current()
-	if w.term.Swap(term) != term || queue == "" {
+	answers, _ := w.leader.contact()
+	if w.term.Swap(term) != term || !answers {
 		time.AfterFunc(rand.N(callJitter), w.heartbeatNow)
 	}
 }
@@ -55,13 +55,17 @@ func (w *Worker) called(term uint64) {
 // stop ends an attempt because the leader asked for it.
 func (w *Worker) stop(ctx context.Context, s bus.Stop) {
 	t := token{s.ID, s.Attempt}
-	a := w.held.find(t)
-	if a == nil {
+	if w.held.forgo(t) {
 		if !s.Stale {
-			// This worker holds no such attempt, so its handler does not run: report that, so that its slots are freed.
+			// This worker holds no such attempt, so its handler does not run, and never will: report that, so that its
+			// slots are freed.
 			go w.sendReturned(ctx, t)
 		}
 		return
+	}
+	a := w.held.find(t)
+	if a == nil {
+		return // it has ended just now
 	}
 	cause := error(&jobs.CancelledError{By: s.By, Reason: s.Reason})
 	switch {
@@ -75,7 +79,7 @@ func (w *Worker) stop(ctx context.Context, s bus.Stop) {
 		w.held.count(0)
 	}
 	if s.Stale {
-		a.disown()
+		w.held.disown(a)
 	}
 	a.end(cause)
 }
@@ -91,7 +95,7 @@ func (a *attempt) endedBy(cause error) bool {
 	return true
 }
 
-// disown marks the attempt as not ours any more: nothing is reported about it from here on.
+// disown is part of held.disown.
 func (a *attempt) disown() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

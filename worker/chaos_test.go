@@ -54,7 +54,7 @@ func (f flaky) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.R
 	return f.Store.Apply(ctx, batch)
 }
 
-// leaky is a bus that loses signals and heartbeats, and delivers offers twice.
+// leaky is a bus that loses signals, heartbeats, pushes and their answers, and delivers pushes twice, or late.
 type leaky struct {
 	bus.Bus
 	dice *dice
@@ -74,18 +74,28 @@ func (l leaky) Call(ctx context.Context, service string, request []byte) ([]byte
 	return l.Bus.Call(ctx, service, request)
 }
 
-func (l leaky) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[]bus.Offer) error {
-	if l.dice.below(5) == 0 {
-		lists = append(lists, lists...)
+func (l leaky) Push(ctx context.Context, to bus.Address, push []byte) ([]byte, error) {
+	switch l.dice.below(10) {
+	case 0:
+		return nil, errors.New("lost on the way there")
+	case 1:
+		_, _ = l.Bus.Push(ctx, to, push)
+		return nil, errors.New("lost on the way back")
+	case 2:
+		_, _ = l.Bus.Push(ctx, to, push)
+	case 3:
+		go func() {
+			time.Sleep(time.Duration(l.dice.below(20_000)) * time.Millisecond)
+			late, cancel := context.WithTimeout(context.Background(), time.Second)
+			defer cancel()
+			_, _ = l.Bus.Push(late, to, push)
+		}()
 	}
-	if l.dice.below(10) == 0 {
-		return nil
-	}
-	return l.Bus.Offer(ctx, queue, lane, lists...)
+	return l.Bus.Push(ctx, to, push)
 }
 
-// Answers get lost, offers come twice or never, runs are cancelled, fail and time out: no run ever has two handlers at
-// once, no limit is exceeded, and in the end every run has ended and every slot is free.
+// Answers get lost, pushes come late, twice or never, runs are cancelled, fail and time out: no run ever has two
+// handlers at once, no limit is exceeded, and in the end every run has ended and every slot is free.
 func TestChaos(t *testing.T) {
 	for seed := range uint64(tests.Size(1, 4, 4)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {

@@ -1,13 +1,14 @@
-// Package worker runs jobs: it registers them in a store, takes offers from a bus, claims them and calls the handlers.
+// Package worker runs jobs: it registers them in a store, accepts the runs that the leader pushes over a bus, calls the
+// handlers and reports the results.
 //
 //	w, err := worker.New(worker.Config{App: "billing"}, store, bus, jobs.NewRecurring(...), jobs.NewTriggered(...))
 //	err = w.Run(ctx) // until ctx ends; then it drains
 //
 // Most programs get store and bus from a URL, by carillon.NewWorker.
 //
-// Where to start: [Config], then the files in the order of a run: take.go (a slot first, then an offer, then the claim),
-// execute.go (the handler and its deadline), report.go (the result). Then heartbeat.go (leases), cancel.go (requests to
-// stop) and drain.go (shutdown).
+// Where to start: [Config], then the files in the order of a run: accept.go (which pushed runs begin here), execute.go
+// (the handler and its deadline), report.go (the result). Then heartbeat.go (leases), cancel.go (requests to stop),
+// drain.go (shutdown) and remote.go (workers that poll over HTTP).
 //
 // Sharp edges. A handler must return when its context ends: a worker cannot stop it, and it keeps its slot until it
 // returns. After its context has ended, a handler saves checkpoints with context.WithoutCancel(ctx). A worker whose

@@ -24,11 +24,11 @@ func lastWait(grace time.Duration) time.Duration {
 	return min(moment+mostReporting, max(lastReports, DefaultGrace+lastReports-grace))
 }
 
-// drain ends all work: it takes nothing more, gives running handlers their grace, then ends their contexts and gives
+// drain ends all work: it accepts nothing more, gives running handlers their grace, then ends their contexts and gives
 // their runs back. Heartbeats continue meanwhile, so that the leases are renewed.
 func (w *Worker) drain() {
 	w.held.close()
-	w.heartbeatNow() // the leader stops making offers
+	w.heartbeatNow() // the leader sends nothing more
 	grace := max(w.config.Grace, 0)
 	w.log.Info("worker drains", "attempts", w.Stats().Running, "grace", grace)
 	if !w.held.drained(grace) {

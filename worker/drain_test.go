@@ -42,12 +42,8 @@ func TestDrainWaitsForRunningHandlers(t *testing.T) {
 			if b := s.lastHeartbeat(); !b.Draining || len(b.Running) != 1 {
 				t.Errorf("heartbeat is %+v, want it to report the drain, and to keep the lease", b)
 			}
-			s.set(func(s *stage) { s.quiet = true })
-			o := offerOf(s.row(s.create("j", struct{}{})))
-			s.must(s.node.Offer(context.Background(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, []bus.Offer{o}))
-			synctest.Wait()
-			if n := len(sent[kernel.Claim](s)); n != 1 {
-				t.Errorf("%d claims: one was made while draining", n)
+			if a := s.push(w, s.started(w, "j")); len(a.Refused) != 1 {
+				t.Errorf("a draining worker answers %+v", a)
 			}
 		}()
 		if took := leave(stop); took != 20*time.Second {
@@ -211,25 +207,67 @@ func TestDrainReportsOnlyWhatIsMissing(t *testing.T) {
 	})
 }
 
-// A run whose claim succeeds while the worker drains is not begun: another worker gets it at once.
-func TestAClaimThatSucceedsTooLate(t *testing.T) {
+// A run that was accepted and has not begun when the worker drains does not begin: another worker gets it at once.
+func TestAcceptedAndNotBegunWhenItDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		s.wrap = func(b bus.Bus) bus.Bus { return slowAnswers{b, time.Second} }
+		g := newGate()
+		w, stop := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		run := s.started(w, "j")
+		if a := s.push(w, run); len(a.Refused) > 0 {
+			t.Fatalf("the answer is %+v", a)
+		}
+		leave(stop)
+		if run := s.wantState(run.ID, jobs.Failed, kernel.ByHandback); run.Lingering || g.inside() > 0 {
+			t.Errorf("%d handlers were called, lingering %v", g.inside(), run.Lingering)
+		}
+	})
+}
+
+// Until the goodbye is answered, a worker that leaves refuses what is pushed: the leader need not wait for its lease.
+func TestPushesAreRefusedUntilTheGoodbye(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		g := newGate()
-		_, stop := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
-		s.set(func(s *stage) { s.quiet = true })
-		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
-			if batch[0].Command.Verb() == kernel.VerbClaim {
-				time.Sleep(time.Second)
+		w, stop := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		run := s.started(w, "j")
+		s.set(func(s *stage) { s.slow = 400 * time.Millisecond })
+		head := s.head(w.Name())
+		began := time.Now()
+		go func() {
+			time.Sleep(399 * time.Millisecond)
+			if a, err := s.pushTo(w.Name(), head, run); err != nil || len(a.Refused) != 1 {
+				t.Errorf("while the goodbye has no answer: %+v, %v", a, err)
 			}
-			return apply()
-		})
-		id := s.create("j", struct{}{})
-		s.offer(offerOf(s.row(id)))
-		synctest.Wait()
-		leave(stop)
-		if run := s.wantState(id, jobs.Failed, kernel.ByHandback); run.Lingering || g.inside() > 0 {
-			t.Errorf("%d handlers were called, lingering %v", g.inside(), run.Lingering)
+		}()
+		if stop(); time.Since(began) != 400*time.Millisecond {
+			t.Errorf("left after %v", time.Since(began))
 		}
+		if _, err := s.pushTo(w.Name(), head, run); !errors.Is(err, bus.ErrNoReceiver) || g.inside() > 0 {
+			t.Errorf("after it: %v, %d handlers", err, g.inside())
+		}
+	})
+}
+
+// A worker that drains accepts nothing more, even if it is asked to resume.
+func TestADrainingWorkerIsNotResumed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		g := newGate()
+		w, stop := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		s.push(w, s.started(w, "j"))
+		g.inside()
+		go func() {
+			time.Sleep(time.Second)
+			s.stop(w, bus.Stop{Rest: bus.RestDrain})
+			s.stop(w, bus.Stop{Rest: bus.RestResume})
+			time.Sleep(time.Second)
+			if a := s.push(w, s.started(w, "j")); len(a.Refused) != 1 {
+				t.Errorf("it answers %+v", a)
+			}
+			g.open <- nil
+		}()
+		stop()
 	})
 }

@@ -22,14 +22,12 @@ type attempt struct {
 	token
 	key     jobs.Key
 	handler jobs.Key      // of the job whose code runs it
-	phase   phase         // guarded by held.mu
 	leftAt  time.Time     // when its handler returned; zero = it has not; guarded by held.mu
-	pending bool          // not yet given to a poll; guarded by held.mu
 	dropped chan struct{} // closed when it is forgotten; nil = no waiter; guarded by held.mu
-	renewed time.Time     // when the last answered heartbeat that named it was sent; zero = none was; guarded by held.mu
+	renewed time.Time     // see held.renewed; guarded by held.mu
 
-	in   *kernel.Run // as claimed; never changed
-	sent time.Time   // when the claim was sent: the attempt's clocks begin here
+	in       *kernel.Run // as it was pushed; never changed
+	accepted time.Time   // when the push was: the attempt's time begins here
 	// spent is how much of its time had passed before: of an attempt that was begun elsewhere.
 	spent time.Duration
 	// finish is how it ended; set by the code that reports it to the store.
@@ -49,7 +47,7 @@ type attempt struct {
 	cancel   context.CancelCauseFunc
 	release  func()        // of the timer of its deadline; nil = no deadline
 	forgo    func() bool   // of onEnd
-	back     bool          // the handler has returned
+	back     bool          // the handler has returned, or will not be called
 	left     bool          // the attempt has gone on without it
 	returned chan struct{} // closed when the handler returns; nil = no waiter
 	span     trace.Span
@@ -65,16 +63,16 @@ type attempt struct {
 	log        attemptLog
 	settled    *kernel.Run // the run as the attempt left it, once the store has that
 	refusal    error       // why the store refused its end
+	released   *kernel.Run // the run as the return of a handler left it, whose attempt had ended before
 }
 
 // deadline is when the attempt times out, on this machine's clock; zero = never. Deadline and Started are both the
-// store's times, so their difference is right even if the clocks differ; and the attempt began after the claim was
-// sent, so this is never late.
+// store's times, so their difference is right even if the clocks differ.
 func (a *attempt) deadline() time.Time {
 	if a.in.Deadline.IsZero() {
 		return time.Time{}
 	}
-	return a.sent.Add(a.in.Deadline.Sub(a.in.Started) - a.spent)
+	return a.accepted.Add(a.in.Deadline.Sub(a.in.Started) - a.spent)
 }
 
 // answer is the result of a handler, and when it returned.
@@ -95,12 +93,14 @@ type answer struct {
 func (w *Worker) attend(living context.Context, a *attempt) {
 	cause := a.begin(living, func() { w.overdue(living, a) })
 	switch {
-	case a.over():
-		w.returned(living, a) // cancelled before it began
+	case a.over(): // stopped before it began
+		a.comesBack()
+		w.returned(living, a)
 		w.held.drop(a)
 		return
 	case cause != nil || w.held.isClosed():
 		// The worker is draining: better another one begins this run than this one breaks it off.
+		a.comesBack()
 		a.finish = kernel.Finish{Outcome: kernel.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
 		w.conclude(living, a)
 		return
@@ -124,7 +124,7 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 // came processes the result of a handler, now that it has returned.
 func (w *Worker) came(living context.Context, a *attempt, got *answer) {
 	w.young.gone(a)
-	w.held.left(a, got.at) // first: the next attempt may be offered as soon as this one is reported
+	w.held.left(a, got.at) // first: the next attempt may be pushed as soon as the store has this one's end
 	if !a.comesBack() {
 		return
 	}
@@ -179,11 +179,11 @@ func (a *attempt) isStale() bool {
 	return a.stale
 }
 
-// line returns the attempt's entry in a heartbeat, and whether the attempt is ours at all.
-func (a *attempt) line(t token) (bus.Held, bool) {
+// line returns the attempt's entry in a heartbeat.
+func (a *attempt) line() bus.Held {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return bus.Held{ID: t.ID, Attempt: t.Attempt, Stuck: a.stuck, Progress: a.progress}, !a.stale
+	return bus.Held{ID: a.ID, Attempt: a.Attempt, Stuck: a.stuck, Progress: a.progress}
 }
 
 // call calls a handler and survives a panic or runtime.Goexit. It also classifies the handler's error, because errors

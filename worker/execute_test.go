@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,7 +16,6 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -38,7 +38,7 @@ func TestARunGoesTheWholeWay(t *testing.T) {
 			t.Errorf("attempt is %+v, want %+v", info, want)
 		}
 		if run.Worker != w.Name() || !strings.HasPrefix(run.Worker, "w-") {
-			t.Errorf("claimed by %q, want the configured name and a nonce", run.Worker)
+			t.Errorf("run by %q, want the configured name and a nonce", run.Worker)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestHoweverAHandlerEnds(t *testing.T) {
 	}
 }
 
-func TestRetriesComeBackAsOffers(t *testing.T) {
+func TestRetriesArePushed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		var numbers []uint32
@@ -161,32 +161,31 @@ func TestSnoozeCostsNoRetry(t *testing.T) {
 	})
 }
 
-// The deadline is measured from before the claim was sent, by the difference of two times of the store: neither a
-// slow answer nor a store whose clock is wrong makes it late.
-func TestTheDeadlineCountsFromTheClaim(t *testing.T) {
+// The deadline is measured from the acceptance, by the difference of two times of the store: neither a push that was
+// repeated for long nor a store whose clock is wrong changes what a handler gets.
+func TestTheTimeRunsFromTheAcceptance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
-			results := apply()
-			if batch[0].Command.Verb() == kernel.VerbClaim {
-				time.Sleep(4 * time.Second)
-				run := *results[0].Runs[0]
-				run.Started, run.Deadline = run.Started.Add(-time.Hour), run.Deadline.Add(-time.Hour)
-				results[0].Runs = []*kernel.Run{&run}
-			}
-			return results
-		})
-		began := time.Now()
-		var deadline time.Time
-		s.start(worker.Config{}, handler(jobs.Options{Timeout: 10 * time.Second}, func(ctx context.Context, _ json.RawMessage) error {
+		var begun, deadline time.Time
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{Timeout: 10 * time.Second}, func(ctx context.Context, _ json.RawMessage) error {
+			begun = time.Now()
 			deadline, _ = ctx.Deadline()
-			return nil
+			<-ctx.Done()
+			return ctx.Err()
 		}))
-		s.create("j", struct{}{})
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if got := deadline.Sub(began); got != 10*time.Second {
-			t.Errorf("deadline is %v after the claim, want 10s", got)
+		run := *s.started(w, "j")
+		run.Started, run.Deadline = run.Started.Add(-time.Hour), run.Deadline.Add(-time.Hour)
+		time.Sleep(40 * time.Second)
+		accepted := time.Now()
+		s.push(w, &run)
+		time.Sleep(time.Second)
+		if list := w.Status().Running; len(list) != 1 || !list[0].Deadline.Equal(accepted.Add(10*time.Second)) {
+			t.Errorf("the status has %+v", list)
+		}
+		s.push(w, &run) // again, which changes nothing
+		s.wantStateAfter(9*time.Second, run.ID, jobs.Terminated, kernel.ByTimeout)
+		if !begun.Equal(accepted) || deadline.Sub(accepted) != 10*time.Second {
+			t.Errorf("it began %v after the acceptance with the deadline %v after it, want 10s", begun.Sub(accepted), deadline.Sub(accepted))
 		}
 	})
 }
@@ -200,8 +199,8 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 		w, _ := s.start(worker.Config{Slots: 1}, handler(jobs.Options{Timeout: 5 * time.Second, Retries: 1}, g.run))
 		id := s.create("j", struct{}{})
 		time.Sleep(6*time.Second + time.Millisecond)
-		if run := s.wantState(id, jobs.Failed, kernel.ByTimeout); !run.Lingering || run.Offerable() {
-			t.Error("the retry can be claimed although the handler has not returned")
+		if run := s.wantState(id, jobs.Failed, kernel.ByTimeout); !run.Lingering || run.Ready() {
+			t.Error("the retry can start although the handler has not returned")
 		}
 		wantErr(t, g.cause(0), jobs.ErrTimeout)
 		s.stop(w, bus.Stop{ID: id, Attempt: 1, Timeout: true}) // the leader times it out, too
@@ -224,7 +223,7 @@ func TestAHandlerThatOutlivesItsTimeout(t *testing.T) {
 		if run := s.wantState(id, jobs.Failed, kernel.ByTimeout); run.Lingering {
 			t.Error("still waits for the handler")
 		}
-		s.offer(offerOf(s.row(id)))
+		s.push(w, s.startOn(w, id))
 		synctest.Wait()
 		g.open <- nil
 		s.wantState(id, jobs.Succeeded, "")
@@ -387,7 +386,9 @@ func TestAStaleAttemptIsForgotten(t *testing.T) {
 		wantErr(t, g.cause(0), jobs.ErrLeaseLost)
 		time.Sleep(20 * time.Second)
 		if b := s.lastHeartbeat(); len(b.Running) != 0 {
-			t.Errorf("the heartbeat claims %v, which was taken away", b.Running)
+			t.Errorf("the heartbeat names %v, which was taken away", b.Running)
+		} else if b.Strays != 1 {
+			t.Errorf("the heartbeat reports %d strays: the handler takes a slot", b.Strays)
 		}
 		if st := w.Stats(); st.Free != 0 || st.Stuck != 1 {
 			t.Errorf("stats are %+v, want the slot taken and the handler stuck", st)
@@ -400,26 +401,36 @@ func TestAStaleAttemptIsForgotten(t *testing.T) {
 		if st := w.Stats(); st.Free != 1 {
 			t.Errorf("stats are %+v, want the slot free", st)
 		}
+		time.Sleep(4 * time.Second)
+		if b := s.lastHeartbeat(); b.Strays != 0 {
+			t.Errorf("the heartbeat reports %d strays", b.Strays)
+		}
 	})
 }
 
-// An attempt that this worker does not have is to stop: then its handler does not run, and the leader need not wait for
-// it.
-func TestAStopOfWhatIsNotHere(t *testing.T) {
+// A stop that overtakes its push: the attempt never begins, and the leader need not wait for a handler. If the attempt
+// is not this worker's any more, nothing is reported about it.
+func TestAStopOvertakesItsPush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, nil))
-		s.set(func(s *stage) { s.quiet = true })
-		id := s.create("j", struct{}{})
-		s.do(kernel.Claim{ID: id, Worker: w.Name(), Attempt: 1}) // whose answer never came
-		s.do(kernel.Cancel{ID: id})
-		s.stop(w, bus.Stop{ID: id, Attempt: 1, Stale: true})
-		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); !run.Lingering {
-			t.Error("the worker spoke of an attempt that was taken away")
+		g := newGate()
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		for _, stale := range []bool{true, false} {
+			run := s.started(w, "j")
+			s.do(kernel.Cancel{ID: run.ID})
+			s.stop(w, bus.Stop{ID: run.ID, Attempt: 1, Stale: stale})
+			if row := s.wantState(run.ID, jobs.Cancelled, kernel.ByPerson); row.Lingering != stale {
+				t.Errorf("stale %v: lingering %v", stale, row.Lingering)
+			}
+			for range 4 {
+				if a := s.push(w, run); !slices.Equal(a.Over, []bus.Attempt{{ID: run.ID, N: 1}}) {
+					t.Errorf("stale %v: the late push is answered with %+v", stale, a)
+				}
+				time.Sleep(9 * time.Second)
+			}
 		}
-		s.stop(w, bus.Stop{ID: id, Attempt: 1})
-		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
-			t.Error("the run waits for a handler that does not run")
+		if st := w.Stats(); g.inside() > 0 || st.Begun != 0 || st.Running != 0 {
+			t.Errorf("stats are %+v, %d handlers were called", st, g.inside())
 		}
 	})
 }
@@ -429,13 +440,13 @@ func TestCancelledWhileItFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		var id jobs.ID
-		s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error {
 			s.do(kernel.Cancel{ID: id})
 			return nil
 		}))
-		s.set(func(s *stage) { s.quiet = true })
-		id = s.create("j", struct{}{})
-		s.offer(offerOf(s.row(id)))
+		run := s.started(w, "j")
+		id = run.ID
+		s.push(w, run)
 		if run := s.wantState(id, jobs.Cancelled, kernel.ByPerson); run.Lingering {
 			t.Error("the return of the handler is not reported")
 		}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -29,18 +30,9 @@ const (
 type leader struct {
 	mu    sync.Mutex
 	lease time.Duration
-	queue string
-	moved chan struct{} // closed when the queue is another
 	// answers: the last heartbeat was answered, and when that was.
 	answers bool
 	at      time.Time
-}
-
-// current returns the queue to take offers from ("" = none), and a channel that is closed when the queue changes.
-func (l *leader) current() (string, <-chan struct{}) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.queue, l.moved
 }
 
 // until is when a lease expires, on this machine's clock, that was requested at some time (see held.renewed): the
@@ -58,11 +50,6 @@ func (l *leader) answered(a bus.HeartbeatAnswer) {
 	if a.Lease > 0 {
 		l.lease = time.Duration(a.Lease) * time.Millisecond
 	}
-	if a.Queue != l.queue {
-		l.queue = a.Queue
-		close(l.moved)
-		l.moved = make(chan struct{})
-	}
 }
 
 func (l *leader) unanswered() {
@@ -78,9 +65,9 @@ func (l *leader) contact() (answers bool, at time.Time) {
 	return l.answers, l.at
 }
 
-// heartbeat reports every few seconds what the worker holds, and does what the answers ask for. It ends with a last
-// heartbeat, the goodbye.
-func (w *Worker) heartbeat(ctx context.Context) {
+// heartbeat reports every few seconds what the worker holds, and does what the answers ask for. When ctx ends, it sends
+// a last heartbeat, the goodbye. It returns an error if the bus was closed.
+func (w *Worker) heartbeat(ctx context.Context) error {
 	var silent time.Time // since when no leader answers; zero = one does
 	introduce, known := true, false
 	pause := time.Duration(0)
@@ -88,20 +75,28 @@ func (w *Worker) heartbeat(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			w.sendGoodbye(context.WithoutCancel(ctx))
-			return
+			return nil
 		case <-w.hurry:
 		case <-time.After(pause):
 		}
 		if w.absent() {
+			w.hangUp()
 			pause = w.config.HeartbeatEvery
 			continue
 		}
 		sent := time.Now()
-		list := w.held.list()
-		answer, err := w.sendHeartbeat(ctx, list, introduce)
+		list, strays := w.held.list()
+		var answer bus.HeartbeatAnswer
+		err := w.listen(ctx)
+		if err == nil {
+			answer, err = w.sendHeartbeat(ctx, sent, list, strays, introduce)
+		}
 		switch {
 		case ctx.Err() != nil:
 			continue
+		case errors.Is(err, bus.ErrClosed): // no push can arrive, either
+			w.leader.unanswered()
+			return err
 		case err != nil:
 			w.leader.unanswered()
 			if silent.IsZero() {
@@ -111,7 +106,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 			case jobs.Unknown, jobs.Unavailable:
 				w.episodes.Began(slog.LevelWarn, "", "no control plane answers, runs continue", "err", err)
 			default:
-				w.episodes.Began(slog.LevelError, "", "a heartbeat is refused, the leases of runs will lapse", "err", err)
+				w.episodes.Began(slog.LevelError, "", "a heartbeat is refused, the leases of runs will expire", "err", err)
 			}
 			// Sooner than usual, so that a new leader is found soon, and at once if the call took as long; at a start,
 			// sooner still.
@@ -127,7 +122,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 		}
 		if !silent.IsZero() {
 			w.episodes.End("", "no control plane answers, runs continue")
-			w.episodes.End("", "a heartbeat is refused, the leases of runs will lapse")
+			w.episodes.End("", "a heartbeat is refused, the leases of runs will expire")
 		}
 		if known && (introduce || !silent.IsZero()) {
 			w.registerAgain()
@@ -145,7 +140,7 @@ func (w *Worker) heartbeat(ctx context.Context) {
 
 // sendHeartbeat sends one round of heartbeats about what is held: mostly one, more for very many attempts. It returns
 // their answers merged; if one has no answer, the round has none.
-func (w *Worker) sendHeartbeat(ctx context.Context, list []bus.Held, introduce bool) (bus.HeartbeatAnswer, error) {
+func (w *Worker) sendHeartbeat(ctx context.Context, sent time.Time, list []bus.Held, strays int, introduce bool) (bus.HeartbeatAnswer, error) {
 	var all bus.HeartbeatAnswer
 	var info *bus.WorkerInfo
 	most := w.bus.Limit() - heartbeatFrame
@@ -156,7 +151,11 @@ func (w *Worker) sendHeartbeat(ctx context.Context, list []bus.Held, introduce b
 	}
 	parts := cutHeld(list, first, most)
 	for i, part := range parts {
-		b := bus.Heartbeat{Worker: w.name, Running: part, More: i < len(parts)-1, Draining: w.held.isClosed(), Resting: w.held.isResting()}
+		b := w.heartbeatAt(sent)
+		b.Running, b.Strays, b.More, b.Draining, b.Resting = part, strays, i < len(parts)-1, w.held.isClosed(), w.held.isResting()
+		if w.remote != nil {
+			b.Slots, b.Away = w.remote.room()
+		}
 		if i == 0 {
 			b.Info = info
 		}
@@ -175,6 +174,11 @@ func (w *Worker) sendHeartbeat(ctx context.Context, list []bus.Held, introduce b
 		all = answer
 	}
 	return all, nil
+}
+
+// heartbeatAt is a heartbeat that was sent at some time.
+func (w *Worker) heartbeatAt(sent time.Time) bus.Heartbeat {
+	return bus.Heartbeat{Worker: w.name, Process: w.started.UnixNano(), Sent: int64(w.held.stamp(sent))}
 }
 
 // cutHeld divides what is held among heartbeats, at least one, so that none exceeds a message: first and most are the
@@ -204,7 +208,8 @@ func (w *Worker) checkInfo() error {
 	return nil
 }
 
-// absent reports whether the worker must not send: its handlers run elsewhere, and that side is silent.
+// absent reports whether the worker must send no heartbeats and accept no pushes: it acts for an HTTP worker that is
+// silent, or has not listed its attempts.
 func (w *Worker) absent() bool { return w.remote != nil && !w.remote.present() }
 
 // sendGoodbye asks the leader not to wait for this worker. If the message is lost, the lease expires.
@@ -214,7 +219,9 @@ func (w *Worker) sendGoodbye(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, lastWords)
 	defer cancel()
-	if _, err := w.bus.Call(ctx, bus.ServiceHeartbeat, bus.Encode(bus.Heartbeat{Worker: w.name, Leaving: true})); err != nil {
+	goodbye := w.heartbeatAt(time.Now())
+	goodbye.Leaving = true
+	if _, err := w.bus.Call(ctx, bus.ServiceHeartbeat, bus.Encode(goodbye)); err != nil {
 		w.log.Debug("the goodbye got no answer", "err", err)
 	}
 }

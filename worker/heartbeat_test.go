@@ -23,7 +23,7 @@ func TestHeartbeatsFitTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const runs = 300
 		s := newStage(t)
-		s.most = 64 << 10
+		s.narrow(64 << 10)
 		g := newGate()
 		js := []jobs.Job{handler(jobs.Options{}, func(ctx context.Context, args json.RawMessage) error {
 			jobs.Progress(ctx, 1, 2, strings.Repeat("<", 200))
@@ -75,7 +75,7 @@ func TestHeartbeatsFitTheBus(t *testing.T) {
 func TestTooManyJobsForTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.most = 64 << 10
+		s.narrow(64 << 10)
 		var js []jobs.Job
 		for i := range 400 {
 			js = append(js, handler(jobs.Options{Key: jobs.Key(fmt.Sprintf("%0198d", i))}, nil))
@@ -100,7 +100,7 @@ func (broken) Init(context.Context) error { return errors.New(strings.Repeat("<"
 func TestFaultsFitTheBus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
-		s.most = 64 << 10
+		s.narrow(64 << 10)
 		js := []jobs.Job{handler(jobs.Options{}, nil)}
 		for i := range 100 {
 			js = append(js, jobs.NewTriggered(broken{}, jobs.Options{Key: jobs.Key(fmt.Sprintf("broken.%03d", i))}))

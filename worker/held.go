@@ -1,13 +1,13 @@
 package worker
 
 import (
-	"context"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -18,139 +18,61 @@ type token struct {
 	Attempt uint32
 }
 
-// phase is how far an attempt is in this worker.
-type phase uint8
-
-const (
-	claiming  phase = iota // the claim is on its way
-	running                // the handler has not returned
-	reporting              // it has; the store has not answered yet
-)
-
-// mostClaiming bounds the offers whose claims are under way, and is how much a worker without a limit asks for.
-const mostClaiming = 2048
-
-// held is what a worker holds: its attempts, from the offer on until the store knows how they ended, and the slots that
-// they take, from the offer on until the handler has returned.
+// held is what a worker holds: its attempts, from their acceptance until the store knows how they ended, and the slots
+// that they take until their handlers have returned.
 type held struct {
-	slots int           // 0 = no limit
-	freed chan struct{} // gets a token when an offer may fit again
+	tenant jobs.Tenant
+	slots  int       // 0 = no limit
+	base   time.Time // of the stamps in heartbeats and pushes
 
 	mu       sync.Mutex
+	receiver *dispatch.Receiver
 	attempts map[token]*attempt
-	slotOf   map[jobs.ID]*attempt // those that take a slot: one attempt of a run at most
-	claiming int
-	closed   bool          // takes nothing more
-	resting  bool          // asked to take nothing for now
-	onDemand bool          // takes only what is asked for
-	asked    int           // how many attempts are asked for
-	pending  int           // attempts held that no poll was given yet
+	closed   bool          // accepts nothing more
+	resting  bool          // asked to accept nothing for now
 	empty    chan struct{} // closed when nothing is held; made on request
 
-	claimed  uint64
+	begun    uint64
 	stopped  uint64
-	returned uint64
+	refused  uint64
 	finished map[string]uint64
 	recent   recent
 	lost     []*attempt // ended while the worker drained, and the store did not confirm that
 }
 
-func newHeld(slots int) *held {
+func newHeld(tenant jobs.Tenant, slots int, started time.Time) *held {
 	return &held{
-		slots: slots, freed: make(chan struct{}, 1),
-		attempts: map[token]*attempt{}, slotOf: map[jobs.ID]*attempt{}, finished: map[string]uint64{},
+		tenant: tenant, slots: slots, base: started, receiver: dispatch.NewReceiver(started.UnixNano(), slots),
+		attempts: map[token]*attempt{}, finished: map[string]uint64{},
 	}
 }
 
-// room returns how many offers would fit now. Call it with mu held.
-func (h *held) room() int {
-	if h.closed || h.resting {
-		return 0
-	}
-	free := mostClaiming - h.claiming
-	if h.slots > 0 {
-		free = min(free, h.slots-len(h.slotOf))
-	}
-	if h.onDemand {
-		free = min(free, h.asked-h.pending)
-	}
-	return free
-}
+// stamp is a time on this worker's steady clock. It is never 0.
+func (h *held) stamp(t time.Time) dispatch.Stamp { return t.Sub(h.base) + 1 }
 
-// await waits until an offer would fit, and returns how many would. It returns 0 when ctx ends.
-func (h *held) await(ctx context.Context) int {
-	for ctx.Err() == nil {
-		h.mu.Lock()
-		room := h.room()
-		h.mu.Unlock()
-		if room > 0 {
-			return room
-		}
-		select {
-		case <-ctx.Done():
-		case <-h.freed:
-		}
-	}
-	return 0
-}
+// timeOf is the inverse of stamp.
+func (h *held) timeOf(s dispatch.Stamp) time.Time { return h.base.Add(s - 1) }
 
-// admit takes what fits, and returns which offers go back. What is neither is known already: a second offer of an
-// attempt that is held, or of a run that is still running here under an older attempt. The latter goes back where
-// nothing fits: another worker may take it at once, and a worker without room asks for no more.
-func (h *held) admit(list []bus.Offer, serves func(jobs.Key) bool) (taken []*attempt, back []bus.Offer) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, o := range list {
-		t := token{o.ID, o.Attempt}
-		switch {
-		case h.attempts[t] != nil:
-		case h.room() <= 0 || !serves(o.HandlerKey()):
-			back = append(back, o)
-		case h.slotOf[o.ID] != nil:
-		default:
-			a := &attempt{token: t, key: o.Key, handler: o.HandlerKey(), pending: h.onDemand}
-			h.attempts[t], h.slotOf[o.ID] = a, a
-			h.claiming++
-			if a.pending {
-				h.pending++
-			}
-			taken = append(taken, a)
-		}
-	}
-	h.returned += uint64(len(back))
-	return taken, back
-}
-
-// begun records that the claim succeeded: the run is ours.
-func (h *held) begun(a *attempt) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	a.phase = running
-	if h.claiming == mostClaiming { // else this makes no room where there was none
-		h.ring()
-	}
-	h.claiming--
-	h.claimed++
+func (h *held) name(t token) dispatch.Attempt {
+	return dispatch.Attempt{Run: dispatch.Run{Tenant: h.tenant, ID: t.ID}, N: t.Attempt}
 }
 
 // left records when the attempt's handler has returned: its slot is free.
 func (h *held) left(a *attempt, at time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.vacate(a)
+	h.receiver.Returned(h.name(a.token))
 	a.leftAt = at
-	a.phase = reporting
 }
 
 // drop forgets an attempt.
 func (h *held) drop(a *attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.vacate(a)
+	h.receiver.Returned(h.name(a.token))
+	h.receiver.Ended(h.name(a.token), h.stamp(time.Now()))
 	delete(h.attempts, a.token)
-	if a.in != nil { // else its claim was lost
-		h.recent.add(a)
-	}
+	h.recent.add(a)
 	if a.dropped != nil {
 		close(a.dropped)
 		a.dropped = nil
@@ -161,48 +83,42 @@ func (h *held) drop(a *attempt) {
 	}
 }
 
-func (h *held) vacate(a *attempt) {
-	if a.phase == claiming {
-		h.claiming--
-		a.phase = reporting
-	}
-	if h.slotOf[a.ID] == a {
-		delete(h.slotOf, a.ID)
-	}
-	if a.pending {
-		a.pending = false
-		h.pending--
-	}
-	h.ring()
-}
-
-// ask sets how many attempts are asked for now, for a worker that takes only those.
-func (h *held) ask(n int) {
+// disown marks an attempt as not this worker's any more: nothing is reported about it from here on. Its slot is taken
+// until its handler has returned.
+func (h *held) disown(a *attempt) {
+	a.disown()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.asked = n
-	h.ring()
+	h.receiver.Ended(h.name(a.token), h.stamp(time.Now()))
 }
 
-// given records that a poll was given this attempt.
-func (h *held) given(a *attempt) {
+// forgo has an attempt never begin that is not held. It reports whether it is not.
+func (h *held) forgo(t token) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a.pending {
-		a.pending = false
-		h.pending--
+	if h.attempts[t] != nil {
+		return false
 	}
+	h.receiver.Forgo(h.name(t), h.stamp(time.Now()))
+	return true
 }
 
-// adopt takes over an attempt that is this worker's already. It reports whether that is new.
+// limit sets the number of slots.
+func (h *held) limit(slots int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.receiver.Limit(slots)
+}
+
+// adopt takes over an attempt that is this worker's already. It reports false if the attempt is held, if another one of
+// its run is, or if the worker is draining.
 func (h *held) adopt(a *attempt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.attempts[a.token] != nil || h.slotOf[a.ID] != nil || h.closed {
+	if h.closed || !h.receiver.Adopt(h.name(a.token)) {
 		return false
 	}
-	a.phase = running
-	h.attempts[a.token], h.slotOf[a.ID] = a, a
+	h.attempts[a.token] = a
 	return true
 }
 
@@ -221,13 +137,6 @@ func (h *held) watch(a *attempt) <-chan struct{} {
 	return a.dropped
 }
 
-func (h *held) ring() {
-	select {
-	case h.freed <- struct{}{}:
-	default:
-	}
-}
-
 // find returns the held attempt of this token, or nil.
 func (h *held) find(t token) *attempt {
 	h.mu.Lock()
@@ -235,20 +144,16 @@ func (h *held) find(t token) *attempt {
 	return h.attempts[t]
 }
 
-// list returns what a heartbeat names: every attempt that is ours as far as we know.
-func (h *held) list() []bus.Held {
+// list returns what a heartbeat names: every attempt that is this worker's as far as it knows. strays is the number of
+// slots of other attempts, whose handlers have not returned.
+func (h *held) list() (list []bus.Held, strays int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	list := make([]bus.Held, 0, len(h.attempts))
-	for t, a := range h.attempts {
-		if a.phase == claiming {
-			continue
-		}
-		if line, ours := a.line(t); ours {
-			list = append(list, line)
-		}
-	}
-	return list
+	list = make([]bus.Held, 0, len(h.attempts))
+	strays = h.receiver.Names(func(a dispatch.Attempt) {
+		list = append(list, h.attempts[token{a.ID, a.N}].line())
+	})
+	return list, strays
 }
 
 // renew records that a heartbeat was answered which named these attempts, and when it was sent.
@@ -262,14 +167,11 @@ func (h *held) renew(list []bus.Held, sent time.Time) {
 	}
 }
 
-// renewed returns when the attempt's lease was last requested with success: with a heartbeat that named it, or its
-// claim. A heartbeat that was sent before the claim was answered did not name it, and renewed nothing.
+// renewed returns when the attempt's lease was last requested with success: by a heartbeat that named it, or by the one
+// that its push followed.
 func (h *held) renewed(a *attempt) time.Time {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if a.renewed.IsZero() {
-		return a.sent
-	}
 	return a.renewed
 }
 
@@ -299,21 +201,22 @@ func (h *held) unreported() []*attempt {
 	defer h.mu.Unlock()
 	list := slices.Clone(h.lost)
 	for _, a := range h.attempts {
-		if a.phase != claiming && !a.over() && !slices.Contains(list, a) {
+		if !a.over() && !slices.Contains(list, a) {
 			list = append(list, a)
 		}
 	}
 	return list
 }
 
-// close makes the worker take nothing more.
+// close makes the worker accept nothing more.
 func (h *held) close() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
+	h.receiver.Away(true)
 }
 
-// rest pauses taking runs, or resumes it. It reports whether that is a change.
+// rest pauses accepting runs, or resumes it. It reports whether that is a change.
 func (h *held) rest(on bool) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -321,7 +224,7 @@ func (h *held) rest(on bool) bool {
 		return false
 	}
 	h.resting = on
-	h.ring()
+	h.receiver.Away(on || h.closed)
 	return true
 }
 
@@ -371,17 +274,18 @@ func (h *held) count(o kernel.Outcome) {
 func (h *held) stats() Stats {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := Stats{Free: -1, Claimed: h.claimed, Stopped: h.stopped, Returned: h.returned, Finished: maps.Clone(h.finished)}
-	for _, a := range h.slotOf {
-		if a.phase == running {
-			s.Running++
+	s := Stats{Free: -1, Begun: h.begun, Stopped: h.stopped, Refused: h.refused, Finished: maps.Clone(h.finished)}
+	for _, a := range h.attempts {
+		if !a.leftAt.IsZero() {
+			continue
 		}
+		s.Running++
 		if a.isStuck() {
 			s.Stuck++
 		}
 	}
 	if h.slots > 0 {
-		s.Free = h.slots - len(h.slotOf)
+		s.Free = max(0, h.slots-h.receiver.Busy())
 	}
 	return s
 }

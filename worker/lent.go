@@ -57,7 +57,7 @@ func (l *lent) Attempt() jobs.AttemptInfo {
 	return info
 }
 
-// Last reports whether no attempt follows one that fails with err, by the policy of the run when it was claimed.
+// Last reports whether no attempt follows one that fails with err, by the policy of the run when it started.
 func (l *lent) Last(err error) bool {
 	if _, put := outcome.Snoozed(err); put {
 		return false

@@ -13,11 +13,12 @@ import (
 )
 
 // Remote is the worker on the bus that a node runs for an HTTP worker: its handlers wait for the reports of the HTTP
-// worker. It takes runs only while a poll is open, and sends heartbeats only while requests arrive, so that leases
-// expire as those of a crashed worker do.
+// worker. It accepts as many runs as the last poll asked for, keeps them for the next poll, and sends heartbeats only
+// while requests arrive, so that leases expire as those of a crashed worker do.
 //
 // If its node crashes, a Remote of the same name and start on another node takes over the attempts that the HTTP worker
-// lists. The store refuses those that lost their lease.
+// lists. It gets no others before that is done (Listed): they may be among those. The store refuses those that lost
+// their lease.
 type Remote struct {
 	worker *Worker
 	store  metastore.Store
@@ -35,6 +36,10 @@ type Remote struct {
 	batch   []*turn       // what the last poll was answered with
 	number  string        // of that batch
 	polling chan struct{} // of the poll that is open, closed when another one comes; nil = none is
+	slots   int           // how many runs the HTTP worker may have, by its last poll
+	sent    int           // slots in the last heartbeat; 0 = it was away
+	active  time.Time     // when the last poll ended, or the last attempt that the HTTP worker had; zero = the poll broke off
+	listed  bool          // its attempts are known
 	rang    chan struct{} // closed when there may be something to answer
 	awaited map[token]chan *turn
 	ends    map[token]*ending
@@ -54,7 +59,7 @@ type turn struct {
 	attempt *attempt
 	ctx     context.Context // of the handler: it belongs to the run
 	result  chan error      // how it ended, as the HTTP worker reports
-	given   bool            // a poll was answered with it
+	given   bool            // the HTTP worker has it: a poll was answered with it, or it was taken over
 	stop    error           // why it is to end; nil = it is not
 	sent    bool            // a poll was answered with the stop
 }
@@ -71,7 +76,7 @@ const (
 	quietHeartbeats = 2
 	// silentTooLong is after what silence the HTTP worker is given up.
 	silentTooLong = time.Minute
-	// unasked is how long a claimed run waits for the next poll before it is given back.
+	// unasked is how long a run waits for the next poll before it is given back.
 	unasked = 5 * time.Second
 	// keepEnds is how long a repeated Finish gets the same answer.
 	keepEnds = 2 * time.Minute
@@ -100,11 +105,12 @@ func NewRemote(cfg Config, start string, about About, store metastore.Store, b B
 	}
 	r.worker.name = r.worker.config.Name + "-" + start
 	r.worker.log = r.worker.config.Logger.With("worker", r.worker.name)
-	r.worker.remote, r.worker.held.onDemand = r, true
+	r.worker.remote = r
+	r.worker.held.limit(1)
 	return r, nil
 }
 
-// Name returns the name under which runs are claimed.
+// Name returns the name under which it gets runs.
 func (r *Remote) Name() string { return r.worker.name }
 
 // Run registers the jobs and runs until the HTTP worker calls leave, sends no request for a minute, or ctx ends. In the
@@ -146,6 +152,11 @@ func (r *Remote) start() {
 // Begun waits until Run has registered the jobs, or returns why Run failed.
 func (r *Remote) Begun(ctx context.Context) error {
 	select {
+	case <-r.begun: // perhaps it has ended since
+		return nil
+	default:
+	}
+	select {
 	case <-r.begun:
 		return nil
 	case <-r.ended:
@@ -171,7 +182,7 @@ func (r *Remote) abandon() {
 	r.left = true
 	for _, t := range r.turns {
 		if t.given {
-			t.attempt.disown()
+			r.worker.held.disown(t.attempt)
 		} else {
 			t.attempt.end(jobs.ErrShutdown)
 		}
@@ -179,7 +190,7 @@ func (r *Remote) abandon() {
 	close(r.gone)
 }
 
-// Leave returns the open runs of the HTTP worker to the queue, signs the worker off, and waits for both.
+// Leave gives the open runs of the HTTP worker back, sends the goodbye, and waits for both.
 func (r *Remote) Leave(ctx context.Context) error {
 	r.mu.Lock()
 	if !r.left {
@@ -208,7 +219,47 @@ func (r *Remote) present() bool {
 		return false
 	default:
 	}
-	return r.polling != nil || time.Since(r.seen) < quietHeartbeats*r.worker.config.HeartbeatEvery
+	return r.listed && (r.polling != nil || time.Since(r.seen) < quietHeartbeats*r.worker.config.HeartbeatEvery)
+}
+
+// Listed records that Has has taken over what the HTTP worker has: it gets other runs from now on.
+func (r *Remote) Listed() {
+	r.mu.Lock()
+	r.listed = true
+	r.mu.Unlock()
+	r.worker.heartbeatNow()
+}
+
+// room returns how many runs the HTTP worker may have, for a heartbeat. away: it has not asked for any lately.
+func (r *Remote) room() (slots int, away bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	away = r.slots == 0 || r.polling == nil && r.has() < r.slots && time.Since(r.active) >= unasked
+	if r.sent = r.slots; away {
+		r.sent = 0
+	}
+	return r.slots, away
+}
+
+// has returns how many runs the HTTP worker has. The lock is held.
+func (r *Remote) has() (n int) {
+	for _, t := range r.turns {
+		if t.given {
+			n++
+		}
+	}
+	return n
+}
+
+// asks records how many runs an open poll wants beside those that the HTTP worker has. The lock is held.
+func (r *Remote) asks(want int) {
+	if r.slots = r.has() + want; r.worker.config.Slots > 0 {
+		r.slots = min(r.slots, r.worker.config.Slots)
+	}
+	r.worker.held.limit(max(1, r.slots, r.sent)) // a run that the last heartbeat had room for may be on its way
+	if r.sent < r.slots {
+		r.worker.heartbeatNow()
+	}
 }
 
 func (r *Remote) silence() time.Duration {
@@ -231,13 +282,13 @@ func (r *Remote) Touch() {
 	}
 }
 
-// Drain stops taking runs. Open runs continue.
+// Drain has the worker accept nothing more. Open runs continue.
 func (r *Remote) Drain() {
 	r.worker.held.close()
 	r.worker.heartbeatNow()
 }
 
-// Resting reports whether the leader or a user has stopped the worker from taking runs.
+// Resting reports whether the worker was asked to accept no new runs.
 func (r *Remote) Resting() bool { return r.worker.held.isResting() }
 
 // Lease returns the time without requests after which leases may expire, and the interval of heartbeats.

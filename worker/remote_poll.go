@@ -21,7 +21,7 @@ type Given struct {
 
 // Poll waits until it can return runs (at most want) or Stops, or wait has passed. batch names the response: until a
 // poll confirms it with got, each poll returns the same runs, so that a lost response loses none. A poll ends the
-// previous one.
+// previous one. After one that broke off, because its connection or its token ended, nothing is sent until the next.
 func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Duration) (batch string, list []Given, err error) {
 	r.Touch()
 	mine := make(chan struct{})
@@ -37,12 +37,15 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 	defer func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.polling == mine {
-			r.polling = nil
-			r.worker.held.ask(0)
-		}
 		if err == nil {
 			r.seen = time.Now()
+		}
+		if r.polling != mine {
+			return
+		}
+		if r.polling, r.active = nil, time.Now(); err != nil {
+			r.active = time.Time{}
+			r.worker.heartbeatNow()
 		}
 	}()
 	timeout := time.NewTimer(wait)
@@ -86,7 +89,6 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		r.number = strings.ToLower(rand.Text()[:10])
 		for _, t := range r.batch {
 			t.given = true
-			r.worker.held.given(t.attempt)
 		}
 	}
 	for _, t := range r.batch {
@@ -97,7 +99,7 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		list = append(list, g)
 	}
 	if len(list) == 0 && !over {
-		r.worker.held.ask(want)
+		r.asks(want)
 	}
 	return list, r.number, r.rang, over
 }

@@ -99,7 +99,7 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 		<-dropped
 		a := t.attempt
 		a.mu.Lock()
-		settled, refusal, stale := a.settled, a.refusal, a.stale
+		settled, refusal, stale, released := a.settled, a.refusal, a.stale, a.released
 		a.mu.Unlock()
 		switch {
 		case settled != nil && !a.over():
@@ -113,7 +113,9 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 			}
 		case refusal != nil && jobs.CodeOf(refusal) != jobs.Conflict:
 			e.err = refusal
-		default: // it had ended before
+		case released != nil: // it had ended before
+			e.in = released
+		default:
 			e.in, e.err = r.own(ctx, k)
 		}
 	}
@@ -136,7 +138,7 @@ func (r *Remote) conclude(e *ending, k token, t *turn, f kernel.Finish) {
 
 // report sends an end to the store itself: of an attempt that is not held.
 func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish) {
-	r.worker.send(ctx, []kernel.Envelope{r.worker.envelope(f)}, patience{most: answerTime - time.Second, idle: true}, func(_ int, res metastore.Result) {
+	r.worker.send(ctx, []kernel.Envelope{r.worker.envelope(f)}, answerTime-time.Second, func(_ int, res metastore.Result) {
 		e.in, e.err = res.Run(), res.Err
 	})
 	if e.err == nil {
@@ -144,8 +146,9 @@ func (r *Remote) report(ctx context.Context, e *ending, k token, f kernel.Finish
 	}
 	e.in = nil
 	if jobs.CodeOf(e.err) == jobs.Conflict { // it had ended before, and its slots wait for its return
-		r.worker.sendReturned(ctx, k)
-		e.in, e.err = r.own(ctx, k)
+		if e.in, e.err = r.worker.sendReturned(ctx, k), nil; e.in == nil {
+			e.in, e.err = r.own(ctx, k)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ func (r *Remote) handle(ctx context.Context, _ []byte) error {
 			return jobs.ErrShutdown
 		case <-patience.C:
 			if r.withdraw(t) {
+				r.worker.heartbeatNow() // the leader must not send it here again
 				a.end(jobs.ErrShutdown)
 				return jobs.ErrShutdown
 			}
@@ -61,15 +62,15 @@ func (r *Remote) take(t *turn) bool {
 	return true
 }
 
-// withdraw takes back a turn that no poll was given, and reports whether it did.
+// withdraw forgets a turn that the HTTP worker does not have, and reports whether it did.
 func (r *Remote) withdraw(t *turn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if t.given {
 		return false
 	}
-	r.queue = slices.DeleteFunc(r.queue, func(other *turn) bool { return other == t })
-	t.given = true // no poll gets it any more
+	delete(r.turns, t.attempt.token)
+	r.unqueue(t)
 	return true
 }
 
@@ -81,11 +82,21 @@ func (r *Remote) halt(t *turn, cause error) {
 	r.ring()
 }
 
+// forget forgets a turn that has ended.
 func (r *Remote) forget(t *turn) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if t.given {
+		r.active = time.Now()
+	}
 	delete(r.turns, t.attempt.token)
-	r.queue = slices.DeleteFunc(r.queue, func(other *turn) bool { return other == t })
+	r.unqueue(t)
+}
+
+// unqueue keeps a turn from the polls. The lock is held.
+func (r *Remote) unqueue(t *turn) {
+	is := func(other *turn) bool { return other == t }
+	r.queue, r.batch = slices.DeleteFunc(r.queue, is), slices.DeleteFunc(r.batch, is)
 }
 
 // ring wakes the open poll. The lock is held.
@@ -114,6 +125,10 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 	r.Touch()
 	r.mu.Lock()
 	t, left := r.turns[k], r.left
+	if t != nil { // the HTTP worker has it, from this node or another: no poll is answered with it
+		t.given = true
+		r.unqueue(t)
+	}
 	r.mu.Unlock()
 	switch {
 	case left:
@@ -132,7 +147,7 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 		return nil, kernel.Invalid("run %s is of handler %s, which this worker has not registered", k.ID, run.HandlerKey())
 	}
 	now := time.Now()
-	a := &attempt{token: k, key: run.Key, handler: run.HandlerKey(), in: run, sent: now, spent: max(now.Sub(run.Started), time.Nanosecond)}
+	a := &attempt{token: k, key: run.Key, handler: run.HandlerKey(), in: run, accepted: now, renewed: now, spent: max(now.Sub(run.Started), time.Nanosecond)}
 	waits := make(chan *turn, 1)
 	r.mu.Lock()
 	if t := r.turns[k]; t != nil { // by another request
@@ -151,7 +166,7 @@ func (r *Remote) turn(ctx context.Context, k token) (*turn, error) {
 		delete(r.awaited, k)
 	}
 	r.worker.log.Info("attempt is taken over", "key", a.key, "run", a.ID, "attempt", a.Attempt)
-	r.worker.pool.see(a)
+	r.worker.pool.Call(a)
 	r.worker.heartbeatNow()
 	over := r.worker.held.watch(a)
 	select {

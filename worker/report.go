@@ -104,16 +104,16 @@ func (w *Worker) finish(ctx context.Context, ends []*attempt, known func(a *atte
 			a.endedBy(r.Err)
 			cancelled = true
 		case jobs.Stale, jobs.NotFound:
-			a.disown()
+			w.held.disown(a)
 			w.log.Info("run was taken from this worker", facts...)
 		case jobs.Unknown, jobs.Unavailable:
 			a.unknown = true
 			w.held.lose(a)
-			w.episodes.Failed(slog.LevelWarn, "", "outcome of an attempt is unknown: its lease will lapse", facts...)
+			w.episodes.Failed(slog.LevelWarn, "", "outcome of an attempt is unknown: its lease will expire", facts...)
 		default:
 			w.held.lose(a)
-			w.episodes.Failed(slog.LevelError, "", "end of an attempt is refused: its lease will lapse", facts...)
-			a.disown()
+			w.episodes.Failed(slog.LevelError, "", "end of an attempt is refused: its lease will expire", facts...)
+			w.held.disown(a)
 		}
 		known(a, cancelled)
 	})
@@ -133,14 +133,21 @@ func (w *Worker) returned(ctx context.Context, a *attempt) {
 	if a.isStale() {
 		return
 	}
-	w.sendReturned(ctx, a.token)
+	run := w.sendReturned(ctx, a.token)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.released = run
 }
 
-func (w *Worker) sendReturned(ctx context.Context, t token) {
+// sendReturned returns the run as it was then, or nil if that was refused. A moment later it may be in its next attempt.
+func (w *Worker) sendReturned(ctx context.Context, t token) (run *kernel.Run) {
 	batch := []kernel.Envelope{w.envelope(kernel.Returned{ID: t.ID, Worker: w.name, Attempt: t.Attempt})}
 	w.send(ctx, batch, forReport, func(_ int, r metastore.Result) {
 		if r.Err != nil {
 			w.log.Debug("return of a handler is refused", "run", t.ID, "attempt", t.Attempt, "err", r.Err)
+			return
 		}
+		run = r.Run()
 	})
+	return run
 }

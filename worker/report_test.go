@@ -126,7 +126,7 @@ func TestALateAttemptChangesNothing(t *testing.T) {
 		g.inside()
 		s.set(func(s *stage) { s.quiet = true })
 		s.do(kernel.Expire{ID: id, Attempt: 1, Cause: kernel.ByLoss})
-		s.do(kernel.Claim{ID: id, Worker: "other-1", Attempt: 2})
+		s.do(kernel.Start{ID: id, Worker: "other-1", Attempt: 2})
 		g.open <- nil
 		run := s.wantState(id, jobs.Processing, "")
 		if run.Worker != "other-1" || run.Checkpoint != nil {
@@ -154,7 +154,7 @@ func TestALostLease(t *testing.T) {
 		if len(causes) > 0 {
 			t.Fatal("cancelled although heartbeats are answered")
 		}
-		s.set(func(s *stage) { s.silent = true })
+		s.set(func(s *stage) { s.silent, s.quiet = true, true })
 		last := time.Now() // and so was the last answered heartbeat sent
 		wantErr(t, <-causes, jobs.ErrLeaseLost)
 		if d := time.Since(last); d < 9*time.Second || d > 12*time.Second {
@@ -162,38 +162,31 @@ func TestALostLease(t *testing.T) {
 		}
 		wantErr(t, g.cause(0), nil)
 		// The run is given back: losing the lease is no failure of its own.
-		if run := s.wantState(careful, jobs.Processing, ""); run.Failures != 0 || run.Attempt != 2 {
-			t.Errorf("attempt %d after %d failures, want a second one of no cost", run.Attempt, run.Failures)
+		if run := s.wantState(careful, jobs.Failed, kernel.ByHandback); run.Failures != 0 || run.Lingering {
+			t.Errorf("%d failures, lingering %v", run.Failures, run.Lingering)
 		}
-		wantErr(t, <-causes, jobs.ErrLeaseLost)
-		s.set(func(s *stage) { s.silent, s.quiet = false, true })
+		s.set(func(s *stage) { s.silent = false })
 		g.open <- nil
 		s.wantStateAfter(3*time.Second, steady, jobs.Succeeded, "")
 	})
 }
 
-// Heartbeats that are answered while a claim has no answer yet do not name the attempt, and so they renew nothing: its
-// lease counts from the claim.
-func TestALeaseCountsFromWhatNamedTheAttempt(t *testing.T) {
+// An attempt that no heartbeat has named is the worker's for a lease from the heartbeat that its push followed.
+func TestALeaseCountsFromTheHeartbeatBeforeThePush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		causes := make(chan error, 1)
-		s.start(worker.Config{}, handler(jobs.Options{LeaseLost: jobs.LeaseCancel}, heedful(causes)))
-		s.intercept(func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
-			results := apply()
-			if batch[0].Command.Verb() == kernel.VerbClaim {
-				time.Sleep(6 * time.Second)
-			}
-			return results
-		})
-		time.Sleep(time.Second)
-		s.create("j", struct{}{})
-		claimed := time.Now()
-		time.Sleep(5500 * time.Millisecond) // two heartbeats are answered, and no more
-		s.set(func(s *stage) { s.silent, s.quiet = true, true })
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{LeaseLost: jobs.LeaseCancel}, heedful(causes)))
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		heartbeat := time.Now()
+		run := s.started(w, "j")
+		s.set(func(s *stage) { s.silent = true })
+		time.Sleep(8 * time.Second) // others have no answer
+		s.push(w, run)
 		wantErr(t, <-causes, jobs.ErrLeaseLost)
-		if d := time.Since(claimed); d != 12*time.Second {
-			t.Errorf("cancelled %v after the claim, want 12 s: its lease is 15 s, and a heartbeat is left to the handler", d)
+		if d := time.Since(heartbeat); d != 12*time.Second {
+			t.Errorf("cancelled %v after the heartbeat, want 12 s: its lease is 15 s, and a heartbeat's time is left to the handler", d)
 		}
 		s.set(func(s *stage) { s.silent = false })
 	})

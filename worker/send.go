@@ -10,22 +10,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// patience is how long a command is worth repeating, always unchanged.
-type patience struct {
-	most time.Duration // 0 = for as long as the context lives
-	// idle also repeats commands that were certainly not applied. Without it that is an answer like any other, unless
-	// an earlier try may have been applied.
-	idle bool
-}
-
-var (
-	forEver = patience{idle: true}
-	// A claim that may have been applied makes the run ours, so it is worth asking; one that was not applied is not:
-	// the run is offered again.
-	forClaim = patience{most: 30 * time.Second}
-	forSave  = patience{most: 30 * time.Second, idle: true}
+// For how long commands are repeated, always unchanged.
+const (
+	forEver time.Duration = 0 // as long as the context lives
+	forSave               = 30 * time.Second
 	// A result must outlive an outage of the bus. Beyond ten minutes its lease is long gone.
-	forReport = patience{most: 10 * time.Minute, idle: true}
+	forReport = 10 * time.Minute
 )
 
 // mostTry bounds one try: after it, a connection may be dead unnoticed. A courier that repeats by itself for half a
@@ -37,12 +27,12 @@ func (w *Worker) envelope(c kernel.Command) kernel.Envelope {
 	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: w.config.Tenant, Actor: w.actor, Command: c}
 }
 
-// send applies a batch and calls answer once for each of its commands, in no certain order. Commands without an answer,
-// or with an unknown outcome, are sent again after a growing pause; when patience ends, the last error is the answer.
-func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, p patience, answer func(i int, r metastore.Result)) {
+// send applies a batch and calls answer once for each of its commands, in no certain order. Commands that were not
+// applied, or whose outcome is unknown, are sent again after a growing pause; after most, the last error is the answer.
+func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, most time.Duration, answer func(i int, r metastore.Result)) {
 	var giveUp <-chan time.Time
-	if p.most > 0 {
-		timer := time.NewTimer(p.most)
+	if most > 0 {
+		timer := time.NewTimer(most)
 		defer timer.Stop()
 		giveUp = timer.C
 	}
@@ -73,7 +63,7 @@ func (w *Worker) send(ctx context.Context, batch []kernel.Envelope, p patience, 
 			if code == jobs.Unknown {
 				doubtful[i] = true
 			}
-			if code == jobs.Unknown || code == jobs.Unavailable && (p.idle || doubtful[i]) {
+			if code == jobs.Unknown || code == jobs.Unavailable {
 				if code == jobs.Unknown || !doubtful[i] { // a command that may have been applied is never reported as not applied
 					last[i] = r
 				}

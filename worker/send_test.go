@@ -38,7 +38,7 @@ func TestDoubtOutlastsLaterRefusals(t *testing.T) {
 			way := &weather{codes: c.codes}
 			w := &Worker{store: way}
 			var got []jobs.Code
-			w.send(t.Context(), []kernel.Envelope{w.envelope(kernel.Checkpoint{})}, patience{most: 10 * time.Second, idle: true}, func(_ int, r metastore.Result) {
+			w.send(t.Context(), []kernel.Envelope{w.envelope(kernel.Checkpoint{})}, 10*time.Second, func(_ int, r metastore.Result) {
 				got = append(got, jobs.CodeOf(r.Err))
 			})
 			if len(got) != 1 || got[0] != c.want {

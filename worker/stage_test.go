@@ -27,42 +27,47 @@ type stage struct {
 	hub   *membus.Hub
 	store metastore.Full
 	node  bus.Bus
-	queue string
-	most  int // the bytes of a call that workers can make; 0 = as many as the hub carries
+	wrap  func(bus.Bus) bus.Bus // what workers made from now on use; nil = the hub's
 
 	mu         sync.Mutex
-	silent     bool        // the leader answers no heartbeats
-	refuses    error       // the leader refuses heartbeats, for this
-	forgot     bool        // the leader answers once that it does not know the worker
-	quiet      bool        // nothing is offered by itself
-	stops      []bus.Stop  // sent with the next heartbeat's answer
-	between    interceptor // sits between the worker and the store
+	silent     bool          // the leader answers no heartbeats
+	refuses    error         // the leader refuses heartbeats, for this
+	forgot     bool          // the leader answers once that it does not know the worker
+	quiet      bool          // nothing is started by itself
+	slow       time.Duration // how long the leader takes for the answer to a goodbye
+	stops      []bus.Stop    // sent with the next heartbeat's answer
+	between    interceptor   // sits between the worker and the store
 	heartbeats []bus.Heartbeat
-	back       []bus.Offer
 	lines      []metastore.LogLine
 	commands   []kernel.Command // that reached the store
 	at         []time.Time      // when
+	answers    []bus.PushAnswer // to the leader's own pushes
+
+	seats   map[string]*seat // by the names of workers
+	ready   []jobs.ID        // runs to start, the oldest first
+	taken   map[jobs.ID]string
+	leading bool // a goroutine starts runs
+}
+
+// seat is what the leader knows of a worker.
+type seat struct {
+	bus.Heartbeat // the last one
+	app           string
+	slots         int // 0 = unlimited
+	refused       bool
 }
 
 // interceptor may answer a batch in the store's place, or change the store's answer.
 type interceptor func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result
 
+// lease is that of the stage's leader.
+const lease = 15 * time.Second
+
 func newStage(t *testing.T) *stage {
-	s := &stage{t: t, hub: membus.New(), store: memstore.Open(memstore.Config{})}
+	s := &stage{t: t, hub: membus.New(), store: memstore.Open(memstore.Config{}), seats: map[string]*seat{}, taken: map[jobs.ID]string{}}
 	s.node = s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"})
 	t.Cleanup(func() { _ = s.node.Close() })
-	var err error
-	if s.queue, err = s.node.Open(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
 	s.must(s.node.Serve(t.Context(), bus.ServiceHeartbeat, s.answer))
-	s.must(s.node.Listen(t.Context(), "*", bus.TopicBack, "", func(sig bus.Signal) {
-		b, err := bus.Decode[bus.Back](sig.Data)
-		s.must(err)
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.back = append(s.back, b.Offers...)
-	}))
 	s.must(s.node.Listen(t.Context(), "*", bus.TopicLog, "", func(sig bus.Signal) {
 		lines, err := metastore.DecodeLogLines(sig.Data)
 		s.must(err)
@@ -87,18 +92,169 @@ func (s *stage) answer(_ context.Context, _ bus.Principal, raw []byte) ([]byte, 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.heartbeats = append(s.heartbeats, b)
+	if b.Leaving {
+		s.mu.Unlock()
+		time.Sleep(s.slow)
+		s.mu.Lock()
+	}
 	if s.silent {
 		return nil, kernel.Refuse(jobs.Unavailable, "no leader")
 	}
 	if s.refuses != nil {
 		return nil, s.refuses
 	}
-	a := bus.HeartbeatAnswer{Queue: s.queue, Lease: 15_000, Unknown: s.forgot && b.Info == nil, Stop: s.stops}
+	s.seat(b)
+	a := bus.HeartbeatAnswer{Lease: lease.Milliseconds(), Unknown: s.forgot && b.Info == nil, Stop: s.stops}
 	s.stops = nil
 	if b.Info != nil {
 		s.forgot = false
 	}
 	return bus.Encode(a), nil
+}
+
+// seat keeps what a heartbeat reports. The lock is held.
+func (s *stage) seat(b bus.Heartbeat) {
+	k := s.seats[b.Worker]
+	if k == nil {
+		k = new(seat)
+		s.seats[b.Worker] = k
+	}
+	if b.Info != nil {
+		k.app, k.slots = b.Info.App, b.Info.Slots
+	}
+	if k.Heartbeat, k.refused = b, false; b.Slots > 0 {
+		k.slots = b.Slots
+	}
+	s.lead()
+}
+
+// lead starts ready runs on workers with free slots, unless that is under way. The lock is held.
+func (s *stage) lead() {
+	if s.leading {
+		return
+	}
+	s.leading = true
+	go func() {
+		for {
+			name, ids := s.assign()
+			if len(ids) == 0 {
+				return
+			}
+			s.deliver(name, ids)
+		}
+	}()
+}
+
+// assign takes ready runs for a worker. Without any, the leader rests.
+func (s *stage) assign() (name string, ids []jobs.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(s.seats)) {
+		k := s.seats[name]
+		free := 1000
+		if k.slots > 0 {
+			free = k.slots - k.Strays
+			for _, other := range s.taken {
+				if other == name {
+					free--
+				}
+			}
+		}
+		if s.quiet || k.refused || k.Draining || k.Leaving || k.Resting || k.Away {
+			free = 0
+		}
+		if n := min(free, len(s.ready)); n > 0 {
+			ids, s.ready = s.ready[:n:n], s.ready[n:]
+			return name, ids
+		}
+	}
+	s.leading = false
+	return "", nil
+}
+
+// deliver starts runs and pushes them to a worker, which gets no more until its next heartbeat if it refuses one.
+func (s *stage) deliver(name string, ids []jobs.ID) {
+	batch := make([]kernel.Envelope, len(ids))
+	for i, id := range ids {
+		batch[i] = s.envelope(kernel.Start{ID: id, Worker: name, Attempt: s.row(id).Next()})
+	}
+	var runs []*kernel.Run
+	for _, r := range s.apply(batch) {
+		if run := r.Run(); r.Err == nil && run.State == jobs.Processing {
+			runs = append(runs, run)
+		}
+	}
+	if len(runs) == 0 {
+		return
+	}
+	answer, err := s.pushTo(name, s.head(name), runs...)
+	if errors.Is(err, bus.ErrNoReceiver) {
+		for _, run := range runs {
+			answer.Refused = append(answer.Refused, bus.Attempt{ID: run.ID, N: run.Attempt})
+		}
+	}
+	s.mu.Lock()
+	s.answers = append(s.answers, answer)
+	s.seats[name].refused = len(answer.Refused) > 0
+	s.mu.Unlock()
+	for _, a := range answer.Refused {
+		s.apply([]kernel.Envelope{s.envelope(kernel.Unstart{ID: a.ID, Attempt: a.N})})
+	}
+}
+
+// head is the head of a push that follows the worker's last heartbeat.
+func (s *stage) head(name string) bus.Push {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.seats[name]
+	return bus.Push{Term: 1, Process: k.Process, Heard: time.Duration(k.Sent), Lease: lease}
+}
+
+// pushTo sends runs to a worker.
+func (s *stage) pushTo(name string, push bus.Push, runs ...*kernel.Run) (bus.PushAnswer, error) {
+	push.Runs = runs
+	parcels, large := push.Pack(s.node.Limit())
+	if len(parcels) != 1 || len(large) > 0 {
+		s.t.Errorf("a push of %d runs takes %d parcels", len(runs), len(parcels))
+	}
+	return s.send(name, parcels[0].Bytes)
+}
+
+func (s *stage) send(name string, push []byte) (answer bus.PushAnswer, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	s.mu.Lock()
+	app := s.seats[name].app
+	s.mu.Unlock()
+	raw, err := s.node.Push(ctx, bus.Address{Tenant: jobs.DefaultTenant, App: app, Worker: name}, push)
+	if err == nil {
+		answer, err = bus.Decode[bus.PushAnswer](raw)
+	}
+	return answer, err
+}
+
+// push sends runs to a worker, as a leader does that has received its last heartbeat.
+func (s *stage) push(w interface{ Name() string }, runs ...*kernel.Run) bus.PushAnswer {
+	s.t.Helper()
+	answer, err := s.pushTo(w.Name(), s.head(w.Name()), runs...)
+	s.must(err)
+	return answer
+}
+
+// startOn starts a run on a worker and does not push it.
+func (s *stage) startOn(w interface{ Name() string }, id jobs.ID) *kernel.Run {
+	s.t.Helper()
+	s.mu.Lock()
+	s.ready = slices.DeleteFunc(s.ready, func(other jobs.ID) bool { return other == id })
+	s.mu.Unlock()
+	return s.do(kernel.Start{ID: id, Worker: w.Name(), Attempt: s.row(id).Next()})
+}
+
+// started is a new run that was started on a worker and not pushed.
+func (s *stage) started(w interface{ Name() string }, key jobs.Key) *kernel.Run {
+	s.t.Helper()
+	s.set(func(s *stage) { s.quiet = true })
+	return s.startOn(w, s.create(key, struct{}{}))
 }
 
 // Apply is the store as the worker has it.
@@ -116,40 +272,30 @@ func (s *stage) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.
 	return apply()
 }
 
-// apply applies, remembers, and offers what can be claimed.
+// apply applies, remembers, and has the leader start what is ready.
 func (s *stage) apply(batch []kernel.Envelope) []metastore.Result {
 	results := s.store.Apply(context.Background(), batch)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for _, e := range batch {
 		s.commands, s.at = append(s.commands, e.Command), append(s.at, time.Now())
 	}
-	quiet := s.quiet
-	s.mu.Unlock()
-	if quiet {
-		return results
-	}
 	for _, r := range results {
 		for _, run := range r.Runs {
-			if r.Err == nil && !r.Existing && run.Offerable() {
-				s.offer(offerOf(run))
+			if r.Err != nil || r.Existing {
+				continue
+			}
+			if delete(s.taken, run.ID); run.State == jobs.Processing || run.Lingering {
+				s.taken[run.ID] = run.Worker
+			}
+			s.ready = slices.DeleteFunc(s.ready, func(id jobs.ID) bool { return id == run.ID })
+			if run.Ready() {
+				s.ready = append(s.ready, run.ID)
 			}
 		}
 	}
+	s.lead()
 	return results
-}
-
-func offerOf(run *kernel.Run) bus.Offer {
-	return bus.Offer{ID: run.ID, Attempt: run.Next(), Key: run.Key}
-}
-
-// offer puts a list on the shared lane.
-func (s *stage) offer(list ...bus.Offer) {
-	s.must(s.node.Offer(context.Background(), s.queue, bus.Lane{Tenant: jobs.DefaultTenant, App: "default"}, list))
-}
-
-// offerTo offers a list to one worker.
-func (s *stage) offerTo(w *worker.Worker, list ...bus.Offer) {
-	s.must(s.node.Hand(context.Background(), bus.Lane{Tenant: jobs.DefaultTenant, App: "default", Worker: w.Name()}, list))
 }
 
 // new makes a worker of the stage.
@@ -158,22 +304,31 @@ func (s *stage) new(cfg worker.Config, js ...jobs.Job) *worker.Worker {
 	if cfg.Name == "" {
 		cfg.Name = "w"
 	}
-	end := s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name})
-	s.t.Cleanup(func() { _ = end.Close() })
-	if s.most > 0 {
-		end = narrow{end, s.most}
-	}
-	w, err := worker.New(cfg, s, end, js...)
+	w, err := worker.New(cfg, s, s.end(cfg.Name), js...)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return w
 }
 
+// end is the bus as a worker has it.
+func (s *stage) end(name string) bus.Bus {
+	end := s.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: name})
+	s.t.Cleanup(func() { _ = end.Close() })
+	if s.wrap != nil {
+		return s.wrap(end)
+	}
+	return end
+}
+
 // narrow is a bus that carries less.
 type narrow struct {
 	bus.Bus
 	most int
+}
+
+func (s *stage) narrow(most int) {
+	s.wrap = func(b bus.Bus) bus.Bus { return narrow{b, most} }
 }
 
 func (n narrow) Limit() int { return n.most }
@@ -201,7 +356,7 @@ func (s *stage) start(cfg worker.Config, js ...jobs.Job) (w *worker.Worker, stop
 	return w, stop
 }
 
-// create makes a run, which is offered unless the stage is quiet.
+// create makes a run, which starts when a worker has a slot for it, unless the stage is quiet.
 func (s *stage) create(key jobs.Key, args any, how ...jobs.EnqueueOption) jobs.ID {
 	s.t.Helper()
 	request, err := jobs.Trigger[any](key).Request(args, how...)
@@ -382,12 +537,4 @@ func (s *stage) written() []metastore.LogLine {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.lines)
-}
-
-// cameBack are the offers that were given back so far.
-func (s *stage) cameBack() []bus.Offer {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.back)
 }

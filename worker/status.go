@@ -11,15 +11,15 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// State is whether a worker takes runs.
+// State is whether a worker accepts runs.
 type State string
 
 // The states of a worker.
 const (
 	Starting     State = "starting"     // its jobs are not registered yet
-	Ready        State = "ready"        // it takes runs
+	Ready        State = "ready"        // it accepts runs
 	Disconnected State = "disconnected" // no control plane answered its last heartbeat; its runs continue
-	Drained      State = "drained"      // it was asked to take no new runs, and can be resumed
+	Drained      State = "drained"      // it was asked to accept no new runs, and can be resumed
 	Leaving      State = "leaving"      // the ctx of Run has ended: it finishes its runs
 	Stopped      State = "stopped"      // Run has returned
 )
@@ -61,7 +61,7 @@ type Attempt struct {
 	Run      jobs.ID
 	Key      jobs.Key
 	Number   uint32
-	Started  time.Time // when the worker claimed it
+	Started  time.Time // when the worker accepted it
 	Deadline time.Time // when it times out; zero = never
 	Returned time.Time // when its handler returned; zero = it has not
 	Progress Progress  // what its handler reported last
@@ -174,7 +174,7 @@ func (r *recent) newestFirst() []Attempt {
 
 // describe writes what a page shows of an attempt. Call it with held.mu held.
 func (a *attempt) describe(to *Attempt) {
-	*to = Attempt{Run: a.ID, Key: a.key, Number: a.Attempt, Started: a.sent, Deadline: a.deadline(), Returned: a.leftAt}
+	*to = Attempt{Run: a.ID, Key: a.key, Number: a.Attempt, Started: a.accepted, Deadline: a.deadline(), Returned: a.leftAt}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	to.Stuck = a.stuck
@@ -209,9 +209,6 @@ func (h *held) attemptsNow() (now, before []Attempt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, a := range h.attempts {
-		if a.phase == claiming || a.in == nil {
-			continue
-		}
 		now = append(now, Attempt{})
 		a.describe(&now[len(now)-1])
 	}

@@ -136,7 +136,7 @@ func (a *attempt) giveUp() bool {
 	return a.left
 }
 
-// comesBack records that the handler has returned, and reports whether its result is still wanted.
+// comesBack records that the handler has returned, or will not be called. It reports whether its result is wanted.
 func (a *attempt) comesBack() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/pool"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -61,7 +62,7 @@ type Handler func(ctx context.Context, args []byte) error
 
 // Bus is the part of a bus that a worker uses. It is not promised.
 type Bus interface {
-	bus.Taker
+	bus.Acceptor
 	bus.Signals
 	bus.Calls
 }
@@ -84,20 +85,21 @@ type Worker struct {
 	given    []kernel.Declaration // of all jobs, in their order
 	others   Handler              // of jobs that are not among them; nil = none
 
-	held    *held
-	pool    *pool // nil until Run is at work
-	young   young
-	reports reports
-	lines   *logbook
-	leader  leader
-	hurry   chan struct{} // asks for a heartbeat now
-	again   chan struct{} // asks for another registration
-	term    atomic.Uint64 // whose leader has called
-	quit    chan struct{} // closed when the grace of a drain has passed
-	remote  *Remote       // that it serves; nil = none
-	ran     atomic.Bool
-	ready   atomic.Bool // the jobs are registered
-	ended   atomic.Bool // Run has returned
+	held       *held
+	pool       *pool.Pool[*attempt] // nil until Run is at work
+	young      young
+	reports    reports
+	lines      *logbook
+	leader     leader
+	hurry      chan struct{} // asks for a heartbeat now
+	again      chan struct{} // asks for another registration
+	stopPushes func()        // ends the subscription to pushes; nil = there is none
+	term       atomic.Uint64 // whose leader has called
+	quit       chan struct{} // closed when the grace of a drain has passed
+	remote     *Remote       // that it acts for; nil = none
+	ran        atomic.Bool
+	ready      atomic.Bool // the jobs are registered
+	ended      atomic.Bool // Run has returned
 }
 
 // New makes a worker of a store and a bus, and checks all that can be checked here: names, the jobs' settings, their
@@ -115,17 +117,18 @@ func newWorker(cfg Config, store metastore.Applier, b Bus, js []source) (*Worker
 	if err != nil {
 		return nil, fmt.Errorf("worker: %w", err)
 	}
+	started := time.Now()
 	w := &Worker{
 		config:  cfg,
 		name:    cfg.Name + "-" + strings.ToLower(rand.Text()[:8]),
 		actor:   cfg.principal().Actor(),
-		started: time.Now(),
+		started: started,
 		store:   store,
 		bus:     b,
 		jobs:    make(map[jobs.Key]*job, len(js)),
-		held:    newHeld(cfg.Slots),
+		held:    newHeld(cfg.Tenant, cfg.Slots, started),
 		lines:   newLogbook(),
-		leader:  leader{lease: cfg.Lease, moved: make(chan struct{})},
+		leader:  leader{lease: cfg.Lease},
 		hurry:   make(chan struct{}, 1),
 		again:   make(chan struct{}, 1),
 		quit:    make(chan struct{}),
@@ -224,10 +227,10 @@ func hostName() string {
 	return name
 }
 
-// Name returns the name under which this start of the worker claims: the configured one and a nonce.
+// Name returns the name under which this start of the worker gets runs: the configured one and a nonce.
 func (w *Worker) Name() string { return w.name }
 
-// Run registers the jobs, takes offers and runs them until ctx ends. Then it drains: it takes nothing more, lets
+// Run registers the jobs and runs what the leader sends until ctx ends. Then it drains: it accepts nothing more, lets
 // running handlers continue for Config.Grace, then ends their contexts with jobs.ErrShutdown and gives those runs back.
 // The end takes three seconds more than the grace, or seven seconds more than a grace of 21 s and less. Run returns nil
 // after a drain, an [UnreportedError] if outcomes of runs could not be reported, and another error if it could not work.
@@ -238,18 +241,18 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	defer w.ended.Store(true)
 	defer w.episodes.Reset()
-	// Two contexts, because leaving takes time: taking ends first, and living when the drain has finished.
-	taking, stop := context.WithCancel(ctx)
+	// Two contexts, because leaving takes time: working ends first, and living when the drain has finished.
+	working, stop := context.WithCancel(ctx)
 	defer stop()
 	living, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
 
 	defer w.finishJobs()
-	if err := w.beginJobs(taking); err != nil {
+	if err := w.beginJobs(working); err != nil {
 		return fmt.Errorf("worker: %w", err)
 	}
 	patient := time.AfterFunc(5*time.Second, func() { w.log.Warn("no control plane answers yet, the jobs wait to be registered") })
-	err := w.register(taking, true)
+	err := w.register(working, true)
 	patient.Stop()
 	if err != nil {
 		return fmt.Errorf("worker: register: %w", err)
@@ -259,44 +262,36 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	w.ready.Store(true)
 	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)
-	w.pool = newPool(func(a *attempt) { w.attend(living, a) })
-	defer w.pool.dismiss()
-	if err := w.listen(taking, living); err != nil {
+	w.pool = pool.New(func(a *attempt) { w.attend(living, a) })
+	defer w.pool.Dismiss()
+	defer w.hangUp() // after the goodbye: until then pushes are answered, with refusals
+	if err := w.subscribe(living); err != nil {
 		return fmt.Errorf("worker: listen: %w", err)
 	}
 	if w.remote != nil {
 		w.remote.start()
 	}
 
-	// Whichever actor returns first, taking ends, which starts the drain, which ends the others.
+	// Whichever actor returns first, working ends, which starts the drain, which ends the others.
 	var group run.Group
 	add := func(actor func() error) { group.Add(actor, func(error) { stop() }) }
 	add(func() error {
-		<-taking.Done()
+		<-working.Done()
 		w.drain()
 		end()
 		return nil
 	})
-	add(func() error {
-		if err := w.take(taking, living); err != nil {
-			return err
-		}
-		<-living.Done()
-		return nil
-	})
 	add(func() error { w.keepRegistered(living); return nil })
-	add(func() error { w.heartbeat(living); return nil })
+	add(func() error { return w.heartbeat(living) })
 	add(func() error { w.sendLogs(living); return nil })
 	err = group.Run()
 	w.held.drained(lastWords) // what was left has seen living end: the bus may be closed now
 	return errors.Join(err, w.unreported())
 }
 
-// listen subscribes to the worker's personal lane and to the leader's requests to stop runs.
-func (w *Worker) listen(taking, living context.Context) error {
-	lane := bus.Lane{Tenant: w.config.Tenant, App: w.config.App, Worker: w.name}
-	err := w.bus.Receive(taking, lane, func(list []bus.Offer) { w.accept(living, list, func() {}) })
-	if err != nil {
+// subscribe subscribes to the runs that the leader pushes, and to its requests to stop runs.
+func (w *Worker) subscribe(living context.Context) error {
+	if err := w.listen(living); err != nil {
 		return err
 	}
 	return w.bus.Listen(living, w.config.Tenant, bus.TopicCancel, w.name, func(s bus.Signal) { w.heed(living, s) })
@@ -308,12 +303,12 @@ type Stats struct {
 	Free    int // free slots; -1 if there is no limit
 	Stuck   int // handlers that have not returned 10 s after they were stopped
 
-	Claimed uint64 // attempts begun
+	Begun uint64 // attempts that it has accepted
 	// Finished counts the attempts that ended, as this worker saw it, by outcome: success, error, fatal (an error
 	// without a retry), timeout, handback (the worker drained), snooze.
 	Finished map[string]uint64
 	Stopped  uint64 // attempts ended elsewhere: cancelled, or taken away
-	Returned uint64 // offers given back because there was no slot for them
+	Refused  uint64 // how often it refused an attempt, because it was full or draining: its run starts elsewhere
 }
 
 // Stats returns what the worker is doing.

@@ -21,8 +21,6 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/internal/kernel"
-	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // Harness is a bus of its own for one case.
@@ -43,8 +41,7 @@ type Case struct {
 // Cases returns all promises.
 func Cases() []Case {
 	var all []Case
-	all = append(all, sharedCases...)
-	all = append(all, personalCases...)
+	all = append(all, pushCases...)
 	all = append(all, signalCases...)
 	all = append(all, callCases...)
 	all = append(all, closeCases...)
@@ -55,7 +52,7 @@ func Cases() []Case {
 func Run(t *testing.T, open func(t *testing.T) Harness) {
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel() // some wait for a second to pass
+			t.Parallel() // most wait for a server
 			c.Test(t, open(t))
 		})
 	}
@@ -65,9 +62,9 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 var (
 	leader  = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-1"}
 	second  = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-2"}
-	ringer  = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1.host-7", App: billing.App}
-	other   = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w2", App: billing.App}
-	foreign = bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w1.host-7", App: billing.App}
+	ringer  = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1.host-7", App: billing}
+	other   = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w2", App: billing}
+	foreign = bus.Principal{Tenant: "acme.eu", Role: bus.Worker, Name: "w1.host-7", App: billing}
 	caller  = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 
@@ -76,11 +73,14 @@ func Principals() []bus.Principal {
 	return []bus.Principal{leader, second, ringer, other, foreign, caller}
 }
 
-// Apps returns the apps whose offers workers take in the cases.
-func Apps() []string { return []string{"billing.eu", "billing", "billing_eu", "Billing.eu-"} }
+// Apps returns the apps whose runs workers take in the cases.
+func Apps() []string { return []string{billing, "billing", "billing_eu", "Billing.eu-"} }
 
-// billing is the lane that most cases use. Its name has a dot: names may.
-var billing = bus.Lane{Tenant: "default", App: "billing.eu"}
+// billing is the app of most cases. It has a dot: names may.
+const billing = "billing.eu"
+
+// rings is the address of ringer.
+var rings = bus.Address{Tenant: "default", App: billing, Worker: ringer.Name}
 
 // patience is how long a case waits for an event: on a busy machine everything may stand still for seconds, also while
 // a lost connection is tried again. In a bubble it costs nothing.
@@ -128,39 +128,17 @@ func wantErr(t *testing.T, err, target error, what string) {
 
 func isDeadline(err error) bool { return errors.Is(err, context.DeadlineExceeded) }
 
-// offers makes a list: n offers whose ids follow from the name.
-func offers(name string, n int) []bus.Offer {
-	list := make([]bus.Offer, n)
-	for i := range list {
-		list[i] = bus.Offer{
-			ID:      kernel.DerivedID(name, fmt.Sprint(i)),
-			Attempt: uint32(i + 1),
-			Key:     jobs.Key(fmt.Sprintf("billing.job-%d", i%3)),
+// eventuallyGone repeats what is refused with ErrNoReceiver as soon as the other end's going is known everywhere.
+func eventuallyGone(t *testing.T, do func() error) {
+	t.Helper()
+	for ctx := within(t); ctx.Err() == nil; {
+		if err := do(); err != nil {
+			if isDeadline(err) {
+				continue // it was asked while it ended
+			}
+			wantErr(t, err, bus.ErrNoReceiver, "after the other end has gone")
+			return
 		}
 	}
-	return list
-}
-
-// taken is the result of one Take.
-type taken struct {
-	list []bus.Offer
-	done func()
-	err  error
-}
-
-// take takes, and repeats that as long as the queue is missing, as workers do.
-func take(ctx context.Context, b bus.Bus, queue string, lane bus.Lane, want int) taken {
-	for {
-		list, done, err := b.Take(ctx, queue, lane, want)
-		if err == nil || ctx.Err() != nil || errors.Is(err, bus.ErrClosed) || errors.Is(err, jobs.Forbidden) {
-			return taken{list, done, err}
-		}
-	}
-}
-
-// taking takes in the background.
-func taking(ctx context.Context, b bus.Bus, queue string, lane bus.Lane, want int) <-chan taken {
-	ch := make(chan taken, 1)
-	go func() { ch <- take(ctx, b, queue, lane, want) }()
-	return ch
+	t.Fatal("the other end has gone and is still there")
 }

@@ -10,17 +10,11 @@ import (
 var closeCases = []Case{
 	{"after Close everything returns ErrClosed", func(t *testing.T, h Harness) {
 		ctx, node := within(t), h.As(t, leader)
-		queue := open(t, node, 7)
-		lane := bus.Lane{Tenant: "default", App: "a", Worker: "w"}
 		must(t, node.Close(), "close")
 		must(t, node.Close(), "close again")
-		_, err := node.Open(ctx, 8)
-		wantErr(t, err, bus.ErrClosed, "open")
-		wantErr(t, node.Offer(ctx, queue, billing, offers("x", 1)), bus.ErrClosed, "offer")
-		wantErr(t, node.Hand(ctx, lane, offers("x", 1)), bus.ErrClosed, "hand")
-		_, _, err = node.Take(ctx, queue, billing, 1)
-		wantErr(t, err, bus.ErrClosed, "take")
-		wantErr(t, node.Receive(ctx, lane, func([]bus.Offer) {}), bus.ErrClosed, "receive")
+		_, err := node.Push(ctx, rings, nil)
+		wantErr(t, err, bus.ErrClosed, "push")
+		wantErr(t, node.Accept(ctx, rings, func([]byte) ([]byte, func()) { return nil, nil }), bus.ErrClosed, "accept")
 		wantErr(t, node.Signal(ctx, bus.Signal{Topic: bus.TopicLive}), bus.ErrClosed, "signal")
 		wantErr(t, node.Listen(ctx, "*", bus.TopicLive, "", func(bus.Signal) {}), bus.ErrClosed, "listen")
 		_, err = node.Call(ctx, bus.ServiceStore, nil)
@@ -29,8 +23,6 @@ var closeCases = []Case{
 	}},
 	{"Close ends what waits", func(t *testing.T, h Harness) {
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
-		queue := open(t, node, 7)
-		must(t, node.Offer(ctx, queue, billing), "make the app's queue")
 		asked, free := make(chan struct{}), make(chan struct{})
 		defer close(free)
 		must(t, node.Serve(ctx, bus.ServiceStore, func(context.Context, bus.Principal, []byte) ([]byte, error) {
@@ -43,11 +35,15 @@ var closeCases = []Case{
 			_, err := worker.Call(ctx, bus.ServiceStore, nil)
 			called <- err
 		}()
-		waiting := taking(ctx, worker, queue, billing, 1)
 		come(t, asked, "the call")
+		pusher := h.As(t, second)
+		hangs := hanging(ctx, t, worker, free)
+		pushed := pushing(ctx, pusher, rings)
+		come(t, hangs, "the push")
+		must(t, pusher.Close(), "close the node's end")
+		wantErr(t, come(t, pushed, "the end of the push"), bus.ErrClosed, "push")
 		must(t, worker.Close(), "close")
 		wantErr(t, come(t, called, "the end of the call"), bus.ErrClosed, "call")
-		wantErr(t, come(t, waiting, "the end of the Take").err, bus.ErrClosed, "take")
 	}},
 	{"a handler's context ends with Close", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)

@@ -89,7 +89,7 @@ var signalCases = []Case{
 		wantSignals(t, every, "the node", "theirs", "ours", "end", "end")
 
 		ctx := within(t)
-		wantErr(t, stranger.Signal(ctx, bus.Signal{Topic: bus.TopicBack, Tenant: "default", Data: []byte("x")}), jobs.Forbidden, "signal to another tenant")
+		wantErr(t, stranger.Signal(ctx, bus.Signal{Topic: bus.TopicLog, Tenant: "default", Data: []byte("x")}), jobs.Forbidden, "signal to another tenant")
 		wantErr(t, stranger.Listen(ctx, "default", bus.TopicLive, "", func(bus.Signal) {}), jobs.Forbidden, "listen to another tenant")
 		wantErr(t, stranger.Listen(ctx, "*", bus.TopicLive, "", func(bus.Signal) {}), jobs.Forbidden, "listen to all tenants")
 	}},

@@ -2,11 +2,11 @@
 //
 // It is not promised to programs outside this module.
 //
-// A [Hub] is the bus, and [Hub.As] is one principal's end of it. It reads a clock only to pace a caller, so all of it
-// runs in a testing/synctest bubble; nothing polls. A hub's messages are forgotten with it.
+// A [Hub] is the bus, and [Hub.As] is one principal's end of it. It reads no clock and polls nothing, so all of it runs
+// in a testing/synctest bubble. A hub's messages are forgotten with it.
 //
-// Where to start: [New]. Sharp edges: an offer that was taken is not offered again, even if done was not called
-// (natsbus does that after half a minute; the store's sweep does it sooner in both).
+// Where to start: [New]. Sharp edges: of several that accept pushes at one address, the newest gets them, while natsbus
+// chooses one at random.
 package membus
 
 import (
@@ -19,14 +19,13 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// limit is the most bytes of a request or an answer: as many as natsbus carries on an embedded server.
+// limit is the most bytes of a push, a request or an answer: as many as natsbus carries on an embedded server.
 const limit = 8 << 20
 
 // Hub is a bus. All principals that communicate are ends of the same one.
 type Hub struct {
 	mu        sync.Mutex
-	queues    map[string]*queue
-	receivers map[bus.Lane][]*receiver
+	acceptors map[bus.Address][]*acceptor // by address, the newest last
 	listeners map[*listener]struct{}
 	servers   map[string][]*server // by service, the one whose turn it is first
 }
@@ -34,8 +33,7 @@ type Hub struct {
 // New makes a bus without ends.
 func New() *Hub {
 	return &Hub{
-		queues:    map[string]*queue{},
-		receivers: map[bus.Lane][]*receiver{},
+		acceptors: map[bus.Address][]*acceptor{},
 		listeners: map[*listener]struct{}{},
 		servers:   map[string][]*server{},
 	}

@@ -3,7 +3,6 @@ package membus_test
 import (
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest"
@@ -30,34 +29,26 @@ func TestInBubbles(t *testing.T) {
 	}
 }
 
-func TestATakeOfNoQueueIsPaced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := open(t).As(t, bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w"})
-		began := time.Now()
-		_, _, err := b.Take(t.Context(), "offers-1", bus.Lane{Tenant: "default", App: "a"}, 1)
-		if err == nil || time.Since(began) < 100*time.Millisecond {
-			t.Fatalf("answered %v after %v: a caller that asks again at once would spin", err, time.Since(began))
-		}
-	})
-}
-
-func TestAnOfferListStaysUntilItIsTaken(t *testing.T) {
+// Of several that accept at one address the newest gets the pushes, and when it has gone the one before it.
+func TestTheNewestAccepts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := open(t)
 		node := h.As(t, bus.Principal{Role: bus.Node, Name: "n"})
-		queue, err := node.Open(t.Context(), 1)
-		if err != nil {
-			t.Fatal(err)
+		at := bus.Address{Tenant: "default", App: "a", Worker: "w"}
+		var ends []bus.Bus
+		for i := range byte(3) {
+			b := h.As(t, bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w", App: "a"})
+			if err := b.Accept(t.Context(), at, func([]byte) ([]byte, func()) { return []byte{i}, nil }); err != nil {
+				t.Fatal(err)
+			}
+			ends = append(ends, b)
 		}
-		lane := bus.Lane{Tenant: "default", App: "a"}
-		if err := node.Offer(t.Context(), queue, lane, make([]bus.Offer, 2)); err != nil {
-			t.Fatal(err)
+		for i := 2; i >= 0; i-- {
+			answer, err := node.Push(t.Context(), at, nil)
+			if err != nil || len(answer) != 1 || answer[0] != byte(i) {
+				t.Fatalf("number %d is the newest, the answer is %v, %v", i, answer, err)
+			}
+			_ = ends[i].Close()
 		}
-		time.Sleep(48 * time.Hour)
-		list, done, err := h.As(t, bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w"}).Take(t.Context(), queue, lane, 1)
-		if err != nil || len(list) != 2 {
-			t.Fatalf("%v, %v", list, err)
-		}
-		done()
 	})
 }

@@ -12,14 +12,17 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/pool"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 const (
 	// inFlight is how many calls of one service are handled at the same time. More wait, in order.
 	inFlight = 256
-	// backlogBytes is how much may wait; what does not fit is lost, and its caller gets no answer.
-	backlogBytes = 256 << 20
+	// backlogMessages and backlogBytes are how many calls of one service, or pushes to one worker, may wait; what does
+	// not fit is lost, and its caller gets no answer.
+	backlogMessages = 1 << 16
+	backlogBytes    = 256 << 20
 
 	// codeHeader marks an answer that is an error, with its code. Its text is the answer's body.
 	codeHeader = "Carillon-Code"
@@ -93,6 +96,17 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 	subject := serveSubject(service)
 	places := make(chan struct{}, inFlight)
 	var inWork load
+	type call struct {
+		ctx  context.Context
+		from bus.Principal
+		*nats.Msg
+	}
+	calls := pool.New(func(c call) {
+		defer func() { inWork.done(c.from, len(c.Data)); <-places }()
+		data, err := fn(c.ctx, c.from, c.Data)
+		b.answer(c.Msg, data, err)
+	})
+	context.AfterFunc(ctx, calls.Dismiss)
 	err := b.subscribe(ctx, subject, func(ctx context.Context) (*nats.Subscription, error) {
 		sub, err := b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
 			from, ok := callerOf(m.Subject)
@@ -101,8 +115,8 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				return
 			}
 			// We publish the answer with our own rights, and the server does not check the reply subject: an answer
-			// anywhere but in the caller's inbox would let callers send signals and calls as us, answer others, and
-			// delete streams.
+			// anywhere but in the caller's inbox would let callers send signals and calls as us, and answer
+			// others.
 			if !strings.HasPrefix(m.Reply, inboxPrefix(from)+".") {
 				b.senseless(m.Subject, errors.New("its answer would not go to its caller"))
 				return
@@ -120,14 +134,10 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				b.gone(m)
 				return
 			}
-			go func() {
-				defer func() { inWork.done(from, len(m.Data)); <-places }()
-				data, err := fn(ctx, from, m.Data)
-				b.answer(m, data, err)
-			}()
+			calls.Call(call{ctx, from, m})
 		})
 		if err == nil {
-			err = sub.SetPendingLimits(1<<16, backlogBytes)
+			err = sub.SetPendingLimits(backlogMessages, backlogBytes)
 		}
 		return sub, err
 	})

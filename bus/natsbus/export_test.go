@@ -3,6 +3,9 @@ package natsbus
 // Subscriptions returns how many subscriptions the connection has.
 func (b *Bus) Subscriptions() int { return b.nc.NumSubscriptions() }
 
+// Read returns how many bytes of messages have arrived.
+func (b *Bus) Read() uint64 { return b.nc.Stats().InBytes }
+
 // Connected reports whether there is a connection.
 func (b *Bus) Connected() bool { return b.link.connected() }
 

@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"net/url"
 	"regexp"
-	"strings"
 	"sync"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -82,7 +80,6 @@ func (l *link) wait(ctx, life context.Context) error {
 }
 
 func (b *Bus) connected(nc *nats.Conn) {
-	b.forgetMade() // another server, or the same one with its memory lost
 	b.link.rise()
 	if b.life.Err() != nil {
 		b.link.fall(ended{bus.ErrClosed})
@@ -142,9 +139,6 @@ func forbidden(subject string) error {
 	return kernel.Refuse(jobs.Forbidden, "the NATS server's permissions refuse this user the subject %s", subject)
 }
 
-// api represents all subjects of JetStream's API in [denials].
-const api = "$JS.API."
-
 // denials notifies those who wait for an answer that the server has refused their request: it reports that on the side.
 type denials struct {
 	mu      sync.Mutex
@@ -181,11 +175,6 @@ func (d *denials) notify(subject string) {
 	for _, cancel := range d.waiting[subject] {
 		cancel(ended{forbidden(subject)})
 	}
-	if strings.HasPrefix(subject, api) {
-		for _, cancel := range d.waiting[api] {
-			cancel(ended{forbidden(subject)})
-		}
-	}
 }
 
 // attempt is a context for one exchange on a subject. It ends with ctx, with Close, when the connection breaks, and
@@ -200,25 +189,6 @@ func (b *Bus) attempt(ctx context.Context, subject string) (context.Context, fun
 		forget()
 		cancel(nil)
 	}
-}
-
-// briefly is an attempt with a time limit for a server of ours; [Bus.why] returns what became of it.
-func (b *Bus) briefly(ctx context.Context, subject string, d time.Duration) (context.Context, func()) {
-	attempt, done := b.attempt(ctx, subject)
-	limited, cancel := context.WithTimeout(attempt, d)
-	return limited, func() {
-		cancel()
-		done()
-	}
-}
-
-// why is [Bus.reason] of an attempt made briefly: when our time limit has passed, and not the caller's, the server is
-// at fault.
-func (b *Bus) why(ctx, limited context.Context, err error) error {
-	if ctx.Err() == nil && errors.Is(context.Cause(limited), context.DeadlineExceeded) && b.life.Err() == nil {
-		return kernel.Refuse(jobs.Unavailable, "JetStream on NATS server %s does not answer", b.nc.ConnectedServerName())
-	}
-	return b.reason(limited, err)
 }
 
 // lasting returns a context for what continues until ctx ends or the bus is closed.

@@ -2,30 +2,26 @@
 //
 // It is not promised to programs outside this module.
 //
-// Offers are in a work-queue stream in memory, one per leader's term, with one durable consumer per app; all else is
-// plain NATS. subjects.go has every subject, permissions.go who may use which.
+// All is plain NATS, without JetStream. subjects.go has every subject, permissions.go who may use which.
 //
 // Where to start: [Connect]. Sharp edges: without a connection nothing is buffered (unless [Config.Buffer] is set) and
-// everything returns bus.ErrNoReceiver at once; what was under way when a connection broke ends as jobs.Unknown. A new
-// connection resumes what was served, listened to and received.
+// everything returns bus.ErrNoReceiver at once, but a push jobs.Unavailable; what was under way when a connection broke
+// ends as jobs.Unknown. A new connection resumes what was served, listened to and accepted.
 package natsbus
 
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/episode"
@@ -65,11 +61,6 @@ type Server interface {
 	InProcessConn() (net.Conn, error)
 }
 
-// Placed is a server of a cluster with a tag of its own, by which streams are put on it; "" = no cluster.
-type Placed interface {
-	Place() string
-}
-
 // Insider is a server that authenticates its own process by a secret.
 type Insider interface {
 	Insider() (token string)
@@ -81,7 +72,6 @@ type Bus struct {
 	log      *slog.Logger
 	episodes *episode.Log
 	nc       *nats.Conn
-	js       jetstream.JetStream
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -90,19 +80,11 @@ type Bus struct {
 	wires   wires
 	doubted atomic.Bool // a check of the server runs
 
-	// Answers to what this end asks: those that come to its inbox, and workers' to their personal lists. Their marks
-	// differ, so that a worker that sees the one learns nothing of the other.
-	inbox, personal *answers
+	// Answers to what this end asks: those that come to its inbox, and workers' to pushes. Their marks differ, so that a
+	// worker that sees the one learns nothing of the other.
+	inbox, workers *answers
 
 	malformed atomic.Uint64
-
-	place  string   // the tag of the server in this process, for the queue; "" = any server
-	opened sync.Map // the queues that this end has opened: name -> term
-	making sync.Mutex
-	made   map[made]time.Time // consumers known to exist, and since when
-
-	pulls   freePulls
-	lengths sync.Map // where offers are pulled from -> *atomic.Int64, the longest list in its last answer
 }
 
 var _ bus.Bus = (*Bus)(nil)
@@ -110,15 +92,12 @@ var _ bus.Bus = (*Bus)(nil)
 // Connect connects to a server (or several, with commas: one of them is used, another when it goes). It returns once
 // connected, or with the reason why not; with Config.Retry it does not wait. A lost connection is tried again for ever.
 func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
-	b := &Bus{as: cfg.As, log: cfg.Logger, made: map[made]time.Time{}, personal: newAnswers(answersTo)}
+	b := &Bus{as: cfg.As, log: cfg.Logger, workers: newAnswers(answersTo)}
 	b.inbox = newAnswers(func(mark string) string { return inboxPrefix(cfg.As) + "." + mark + ".*" })
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
 	}
 	b.episodes = episode.New(b.log)
-	if here, ok := cfg.InProcess.(Placed); ok {
-		b.place = here.Place()
-	}
 	b.life, b.end = context.WithCancel(context.Background())
 	b.link.fresh()
 	nc, err := nats.Connect(url, b.options(ctx, cfg)...)
@@ -131,10 +110,6 @@ func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
 		return nil, fmt.Errorf("connect to NATS: %w", refusedBy(err))
 	}
 	b.nc = nc
-	if b.js, err = jetstream.New(nc); err != nil {
-		_ = b.Close()
-		return nil, fmt.Errorf("connect to NATS: %w", err)
-	}
 	if !cfg.Retry {
 		if err := b.link.wait(ctx, b.life); err != nil {
 			_ = b.Close()
@@ -153,7 +128,6 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	o := []nats.Option{
 		nats.SetCustomDialer(&b.wires),
 		nats.Name(introduction(cfg.As)),
-		nats.CustomInboxPrefix(inboxPrefix(cfg.As) + "." + rand.Text()), // for pulls, and for the library's JetStream requests
 		nats.Timeout(timeout),
 		nats.MaxReconnects(-1),
 		nats.CustomReconnectDelay(reconnectDelay),
@@ -183,7 +157,8 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 		o = append(o, nats.Secure(cfg.TLS))
 	}
 	if cfg.InProcess != nil {
-		o = append(o, nats.InProcessServer(cfg.InProcess))
+		b.wires.inside = cfg.InProcess
+		o = append(o, nats.InProcessServer(&b.wires))
 	}
 	return o
 }
@@ -208,7 +183,7 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// Limit returns the most bytes a request or an answer may have. The server decides; most servers have 1 MiB.
+// Limit returns the most bytes a push, a request or an answer may have. The server decides; most servers have 1 MiB.
 func (b *Bus) Limit() int {
 	most := int(b.nc.MaxPayload())
 	if most <= 0 {
@@ -217,7 +192,7 @@ func (b *Bus) Limit() int {
 	return most - headroom
 }
 
-// Malformed returns how many malformed messages were dropped, with the offers in them.
+// Malformed returns how many malformed messages were dropped.
 func (b *Bus) Malformed() uint64 { return b.malformed.Load() }
 
 // senseless counts and logs a malformed message.

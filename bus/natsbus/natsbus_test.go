@@ -1,8 +1,13 @@
 package natsbus_test
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest"
@@ -64,6 +69,47 @@ func TestBusInProcess(t *testing.T) {
 	})
 }
 
+var (
+	node   = bus.Principal{Tenant: "default", Role: bus.Node, Name: "node-1"}
+	worker = bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w1", App: "billing"}
+	here   = bus.Address{Tenant: "default", App: "billing", Worker: "w1"} // where worker is
+)
+
+// within is a context for what must happen, on a busy machine, too.
+func within(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// page is a log that can be read.
+type page struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (p *page) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.b.Write(b)
+}
+
+func (p *page) count(s string) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return strings.Count(p.b.String(), s)
+}
+
+// same answers a push with its own bytes.
+func same(push []byte) (answer []byte, then func()) { return push, nil }
+
 func echo(_ context.Context, _ bus.Principal, request []byte) ([]byte, error) { return request, nil }
 
 // slow reports that it was asked, and answers when it is released.
@@ -73,4 +119,31 @@ func slow(asked chan<- struct{}, free <-chan struct{}) bus.Handler {
 		<-free
 		return nil, nil
 	}
+}
+
+func Example() {
+	server, err := embedded.Start(embedded.Config{DontListen: true})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	connect := func(as bus.Principal) *natsbus.Bus {
+		b, err := natsbus.Connect(ctx, "", natsbus.Config{InProcess: server, As: as})
+		if err != nil {
+			panic(err)
+		}
+		return b
+	}
+	leader, w := connect(node), connect(worker)
+	err = w.Accept(ctx, here, func(push []byte) ([]byte, func()) {
+		return []byte("I got " + string(push)), nil
+	})
+	fmt.Println(err)
+	answer, err := leader.Push(ctx, here, []byte("a run"))
+	fmt.Println(string(answer), err)
+	fmt.Println(w.Close(), leader.Close(), server.Stop())
+	// Output:
+	// <nil>
+	// I got a run <nil>
+	// <nil> <nil> <nil>
 }

@@ -24,9 +24,7 @@ type Permission struct {
 // Permissions are what the server must allow the user that a principal connects as, and no more: the table at the head
 // of subjects.go, for one principal. They make principals true: the sender is read from the subject.
 //
-// A worker acts for these apps and takes their offers only. Without any it may choose its app, and take offers of all
-// apps and (since a consumer's name is one token of a subject) of all tenants: it sees their ids and keys, and can
-// claim none of those of other tenants.
+// A worker acts for these apps only. Without any it may choose its app.
 func Permissions(p bus.Principal, apps ...string) Permission {
 	never := []string{"$SYS.>"}
 	if p.Role == bus.Node {
@@ -66,44 +64,28 @@ func Permissions(p bus.Principal, apps ...string) Permission {
 	if p.Role != bus.Worker {
 		return can
 	}
-	// Answers to personal lists have subjects of the worker's own. The server's permission to answer (allow_responses)
-	// would be wider: it overrides what is denied, and covers any reply subject of a request.
+	// Answers to pushes have subjects of the worker's own. The server's permission to answer (allow_responses) would be
+	// wider: it overrides what is denied, and covers any reply subject of a request.
 	for _, app := range of {
-		for _, lane := range lanesOf(tenant, app, p.Name) {
-			*subscribe = append(*subscribe, laneRoot+"."+lane)
-			*publish = append(*publish, answerRoot+"."+lane+".*.*")
+		for _, address := range addressesOf(tenant, app, p.Name) {
+			*subscribe = append(*subscribe, pushRoot+"."+address)
+			*publish = append(*publish, answerRoot+"."+address+".*.*")
 		}
-	}
-	for _, app := range apps {
-		*publish = append(*publish, pullsOf(consumerName(p.Tenant, app))...)
-	}
-	if len(apps) == 0 {
-		*publish = append(*publish, pullsOf("*")...)
 	}
 	return can
 }
 
-// lanesOf are the personal lanes of a principal's workers: of each of its starts, and of its bare name.
-func lanesOf(tenant, app, name string) []string {
+// addressesOf are the addresses of a principal's workers: of each of its starts, and of its bare name.
+func addressesOf(tenant, app, name string) []string {
 	of := tenant + "." + app + "."
 	if name == AnyName {
 		return []string{of + "*.*"}
 	}
-	lanes := []string{of + token(name) + ".*"}
+	all := []string{of + token(name) + ".*"}
 	if bare, start := bus.CutWorker(name); start != "" {
-		lanes = append(lanes, of+token(bare)+"."+token(start))
+		all = append(all, of+token(bare)+"."+token(start))
 	}
-	return lanes
-}
-
-// pullsOf are the subjects on which a worker asks a consumer for offers, and acknowledges them. Servers have two forms
-// of the latter.
-func pullsOf(consumer string) []string {
-	return []string{
-		pullRoot + ".*." + consumer,
-		ackRoot + ".*." + consumer + ".>",
-		ackRoot + ".*.*.*." + consumer + ".>",
-	}
+	return all
 }
 
 // Grant is a user of a server: its name there, and its principal.

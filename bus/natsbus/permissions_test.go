@@ -40,42 +40,34 @@ var (
 	client    = bus.Principal{Tenant: "default", Role: bus.Client, Name: "shop"}
 )
 
-// guarded is a server with users, and a leader with a queue and a service.
-func guarded(t *testing.T) (*embedded.Server, string) {
-	s := start(t, embedded.Config{Users: []natsbus.Grant{
+// guarded is a server with users, and a leader with a service.
+func guarded(t *testing.T) (s *embedded.Server, leader *natsbus.Bus) {
+	s = start(t, embedded.Config{Users: []natsbus.Grant{
 		{User: "node", Password: "n", As: node},
 		{User: "w1", Password: "w", As: worker, Apps: []string{"billing"}},
 		{User: "client", Password: "c", As: client},
 		{User: "any", Password: "a", As: bus.Principal{Tenant: "default", Role: bus.Worker, Name: natsbus.AnyName}},
 	}})
-	leader := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
+	leader = connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
 	must(t, leader.Serve(t.Context(), bus.ServiceStore, echo))
-	queue, err := leader.Open(within(t), 1)
-	must(t, err)
-	for _, app := range []string{"billing", "payroll"} {
-		must(t, leader.Offer(within(t), queue, bus.Lane{Tenant: "default", App: app}, list(1)))
-	}
-	return s, queue
+	return s, leader
 }
 
 // A client with another's password cannot be the other: it gets an error at once, instead of silence.
 func TestNoPrincipalIsAnother(t *testing.T) {
-	s, queue := guarded(t)
+	s, _ := guarded(t)
 	for _, p := range []bus.Principal{rival, elsewhere, stranger, client, node} {
 		b := connect(t, s.URL(), natsbus.Config{As: p, User: "w1", Password: "w"})
 		if _, err := b.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, jobs.Forbidden) {
 			t.Errorf("call as %v: %v", p, err)
 		}
-		lane := bus.Lane{Tenant: p.Tenant, App: "payroll", Worker: p.Name}
-		if err := b.Receive(within(t), lane, func([]bus.Offer) {}); !errors.Is(err, jobs.Forbidden) {
-			t.Errorf("receive as %v: %v", p, err)
+		at := bus.Address{Tenant: p.Tenant, App: "payroll", Worker: p.Name}
+		if err := b.Accept(within(t), at, same); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("accept as %v: %v", p, err)
 		}
 		if p.Role == bus.Node {
-			if _, err := b.Open(within(t), 2); !errors.Is(err, jobs.Forbidden) {
-				t.Errorf("open as %v: %v", p, err)
-			}
-			if err := b.Offer(within(t), queue, billing, list(1)); !errors.Is(err, jobs.Forbidden) {
-				t.Errorf("offer as %v: %v", p, err)
+			if _, err := b.Push(within(t), here, nil); !errors.Is(err, jobs.Forbidden) {
+				t.Errorf("push as %v: %v", p, err)
 			}
 			if err := b.Serve(within(t), bus.ServiceStore, echo); !errors.Is(err, jobs.Forbidden) {
 				t.Errorf("serve as %v: %v", p, err)
@@ -87,35 +79,36 @@ func TestNoPrincipalIsAnother(t *testing.T) {
 	}
 }
 
-func TestAWorkerTakesFromItsAppsOnly(t *testing.T) {
-	s, queue := guarded(t)
+func TestAWorkerAcceptsForItsAppsOnly(t *testing.T) {
+	s, leader := guarded(t)
 	b := connect(t, s.URL(), natsbus.Config{As: worker, User: "w1", Password: "w"})
-	if _, _, err := b.Take(within(t), queue, bus.Lane{Tenant: "default", App: "payroll"}, 1); !errors.Is(err, jobs.Forbidden) {
-		t.Errorf("take from another app: %v", err)
+	theirs := here
+	theirs.App = "payroll"
+	if err := b.Accept(within(t), theirs, same); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("accept for another app: %v", err)
 	}
-	_, done, err := b.Take(within(t), queue, billing, 1)
+	must(t, b.Accept(within(t), here, same))
+	_, err := leader.Push(within(t), here, nil)
 	must(t, err)
-	done()
 	c := connect(t, s.URL(), natsbus.Config{As: client, User: "client", Password: "c"})
-	if _, _, err := c.Take(within(t), queue, billing, 1); !errors.Is(err, jobs.Forbidden) {
-		t.Errorf("take by a client: %v", err)
+	if err := c.Accept(within(t), here, same); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("accept by a client: %v", err)
 	}
 }
 
 // Workers that share a user have names of their own, and are no nodes.
 func TestAUserOfMany(t *testing.T) {
-	s, queue := guarded(t)
+	s, leader := guarded(t)
 	for _, p := range []bus.Principal{worker, rival} {
 		b := connect(t, s.URL(), natsbus.Config{As: p, User: "any", Password: "a"})
 		_, err := b.Call(within(t), bus.ServiceStore, nil)
 		must(t, err)
-		must(t, b.Receive(within(t), bus.Lane{Tenant: "default", App: "payroll", Worker: p.Name}, func([]bus.Offer) {}))
+		at := bus.Address{Tenant: "default", App: "payroll", Worker: p.Name}
+		must(t, b.Accept(within(t), at, same))
+		_, err = leader.Push(within(t), at, nil)
+		must(t, err)
 	}
-	b := connect(t, s.URL(), natsbus.Config{As: rival, User: "any", Password: "a"})
-	_, done, err := b.Take(within(t), queue, bus.Lane{Tenant: "default", App: "payroll"}, 1)
-	must(t, err)
-	done()
-	b = connect(t, s.URL(), natsbus.Config{As: stranger, User: "any", Password: "a"})
+	b := connect(t, s.URL(), natsbus.Config{As: stranger, User: "any", Password: "a"})
 	if _, err := b.Call(within(t), bus.ServiceStore, nil); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("call as another tenant's: %v", err)
 	}
@@ -123,7 +116,7 @@ func TestAUserOfMany(t *testing.T) {
 
 // The attempts of a program that does not use this package.
 func TestAWorkersRawConnection(t *testing.T) {
-	s, queue := guarded(t)
+	s, _ := guarded(t)
 	refused := make(chan error, 100)
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("w1", "w"), nats.CustomInboxPrefix("inbox.default.worker.w1.billing"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
@@ -143,20 +136,18 @@ func TestAWorkersRawConnection(t *testing.T) {
 	for _, subject := range []string{
 		"call.default.worker.w2.billing.store", "call.default.worker.w1.payroll.store", "call.default.worker.w1.=none.store", "call.default.worker.w1.store",
 		"call.default.node.node-1.=none.store", "call.acme.worker.w1.billing.store",
-		"signal.default.back.=none.default.worker.w2.billing", "signal.default.back.=none.default.worker.w1.payroll",
+		"signal.default.log.=none.default.worker.w2.billing", "signal.default.log.=none.default.worker.w1.payroll",
 		"signal.default.changed.=none.default.node.node-1.=none",
-		"signal.acme.back.=none.default.worker.w1.billing", "signal.default.cancel.w2.default.worker.w1.billing",
-		"offer.1.default.billing", "to.default.billing.w2.x", "inbox.default.worker.w2.billing.x", "inbox.default.node.node-1.=none.x", "answer.default.billing.w2.x.mark.token", "_INBOX.x",
-		"$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.PURGE." + queue, "$JS.API.STREAM.NAMES", "$JS.API.INFO",
-		"$JS.API.CONSUMER.DELETE." + queue + ".billing@default", "$JS.API.CONSUMER.DURABLE.CREATE." + queue + ".mine",
-		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".payroll@default", "$JS.ACK." + queue + ".payroll@default.1.1.1.1.0",
+		"signal.acme.log.=none.default.worker.w1.billing", "signal.default.cancel.w2.default.worker.w1.billing",
+		"to.default.billing.w2.x", "inbox.default.worker.w2.billing.x", "inbox.default.node.node-1.=none.x", "answer.default.billing.w2.x.mark.token", "_INBOX.x",
+		"$JS.API.INFO", "$JS.API.STREAM.CREATE.S", "$JS.API.CONSUMER.MSG.NEXT.S.billing", "$JS.ACK.S.billing.1.1.1.1.0",
 		"$SYS.REQ.SERVER.PING", "anything",
 	} {
 		must(t, nc.Publish(subject, []byte("x")))
 		expect("publish on " + subject)
 	}
 	for _, subject := range []string{
-		">", "*.>", "_INBOX.>", "inbox.>", "inbox.default.node.>", "inbox.default.worker.w2.>", "inbox.default.worker.w1.payroll.>", "offer.>", "call.>", "call.*.*.*.*.store", "answer.>", "answer.default.billing.w1.>",
+		">", "*.>", "_INBOX.>", "inbox.>", "inbox.default.node.>", "inbox.default.worker.w2.>", "inbox.default.worker.w1.payroll.>", "call.>", "call.*.*.*.*.store", "answer.>", "answer.default.billing.w1.>",
 		"to.>", "to.default.billing.*.*", "to.default.billing.w2.*", "signal.>", "signal.*.cancel.>", "$SYS.>", "$JS.>", "$JS.API.>", "$JS.EVENT.>",
 	} {
 		_, err := nc.SubscribeSync(subject)
@@ -168,17 +159,16 @@ func TestAWorkersRawConnection(t *testing.T) {
 	}
 }
 
-// A server sends an answer in its own name, to the subject that the caller chose: that must be the caller's inbox, or
-// the caller could send as the server.
+// An answer is sent with the rights of the one that answers, to a subject that the other end chose. So a node answers in
+// the caller's inbox only, and a worker where answers of its own go: that nodes alone can push is not its only defence.
 func TestAnswersGoToWhoAsked(t *testing.T) {
-	s, queue := guarded(t)
+	s, hearing := guarded(t)
 	raw := func(user, password string) *nats.Conn {
 		nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo(user, password), nats.CustomInboxPrefix("inbox.default.client.shop.=none"), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		must(t, err)
 		t.Cleanup(nc.Close)
 		return nc
 	}
-	hearing := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
 	signals := make(chan bus.Signal, 10)
 	for _, topic := range []bus.Topic{bus.TopicLog, bus.TopicCancel} {
 		must(t, hearing.Listen(t.Context(), "*", topic, "", func(s bus.Signal) { signals <- s }))
@@ -189,22 +179,17 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 		return nil, nil
 	}))
 
+	c, n := raw("client", "c"), raw("node", "n")
+	victim := connect(t, s.URL(), natsbus.Config{As: worker, User: "w1", Password: "w"})
+	must(t, victim.Accept(t.Context(), here, same))
 	places := []string{"signal.default.cancel.w1.default.node.n1.=none", "signal.default.log.=none.default.node.n1.=none",
 		"call.default.node.n1.=none.other", "call.acme.worker.w1.billing.other", "inbox.default.worker.w1.billing.x", "inbox.default.client.shopping.=none.x",
-		"$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.PURGE." + queue}
-	c, w := raw("client", "c"), raw("w1", "w")
+		"$JS.API.STREAM.DELETE.S", "answer.default.billing.w2.=none.mark.token"}
 	for _, to := range places {
 		must(t, c.PublishRequest("call.default.client.shop.=none.store", to, []byte("{}")))
-		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".payroll@default", to, []byte(`{"batch":1,"no_wait":true}`)))
-		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".none@default", to, []byte(`{"batch":1,"no_wait":true}`)))
+		must(t, n.PublishRequest("to.default.billing.w1.=none", to, []byte("{}")))
 	}
-	// Offers are an app's own, but a message that a queue delivers is no call and no signal. The last two of the places
-	// a server does not keep from it: SECURITY.md states what that costs.
-	for _, to := range places[:6] {
-		must(t, w.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+queue+".billing@default", to, []byte(`{"batch":1,"no_wait":true}`)))
-		must(t, w.Flush())
-	}
-	for _, nc := range []*nats.Conn{c, w} {
+	for _, nc := range []*nats.Conn{c, n} {
 		must(t, nc.Flush())
 	}
 	if m, err := c.Request("call.default.client.shop.=none.store", []byte("hello"), time.Minute); err != nil || string(m.Data) != "hello" {
@@ -224,79 +209,18 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 		t.Errorf("a call of %s", from.Actor())
 	default:
 	}
-	lost := connect(t, s.URL(), natsbus.Config{As: bus.Principal{Tenant: "default", Role: bus.Worker, Name: "w3", App: "payroll"}, User: "any", Password: "a"})
-	_, done, err := lost.Take(within(t), queue, bus.Lane{Tenant: "default", App: "payroll"}, 1)
-	must(t, err)
-	done()
-}
-
-// JetStream publishes where those who pull and acknowledge direct it: offers of their app, statuses, and empty
-// messages. On any subject that a worker chooses, they do not count as a node's or a worker's.
-func TestJetStreamSpeaksForNoPrincipal(t *testing.T) {
-	s, queue := guarded(t)
-	leader := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
-	signals, calls, lists := make(chan bus.Signal, 100), make(chan bus.Principal, 100), make(chan []bus.Offer, 100)
-	for _, topic := range bus.Topics() {
-		must(t, leader.Listen(t.Context(), "*", topic, "", func(s bus.Signal) { signals <- s }))
+	if answer, err := hearing.Push(within(t), here, []byte("hello")); err != nil || string(answer) != "hello" {
+		t.Errorf("an honest push: %q, %v", answer, err)
 	}
-	must(t, leader.Serve(t.Context(), "other", func(_ context.Context, from bus.Principal, _ []byte) ([]byte, error) {
-		calls <- from
-		return nil, nil
-	}))
-	victim := connect(t, s.URL(), natsbus.Config{As: rival, User: "any", Password: "a"})
-	lane := bus.Lane{Tenant: "default", App: "billing", Worker: "w2"}
-	must(t, victim.Receive(t.Context(), lane, func(list []bus.Offer) { lists <- list }))
-
-	places := []string{"signal.default.cancel.=none.default.node.n1.=none", "signal.default.node.=none.default.node.n1.=none",
-		"signal.default.log.=none.default.worker.w2.billing", "call.default.node.n1.=none.other", "call.default.worker.w2.billing.other",
-		"to.default.billing.w2.=none"}
-	for range places {
-		must(t, leader.Offer(within(t), queue, billing, list(1)))
-	}
-	w, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("w1", "w"), nats.CustomInboxPrefix("inbox.default.worker.w1.billing"))
-	must(t, err)
-	t.Cleanup(w.Close)
-	pull := "$JS.API.CONSUMER.MSG.NEXT." + queue + ".billing@default"
-	offer, err := w.Request(pull, []byte(`{"batch":1}`), time.Minute)
-	must(t, err)
-	for _, to := range places {
-		must(t, w.PublishRequest(pull, to, []byte(`{"batch":1,"no_wait":true}`))) // an offer
-		must(t, w.PublishRequest(offer.Reply, to, []byte("+WPI")))                // an empty message
-	}
-	last, err := w.Request(pull, []byte(`{"batch":1,"no_wait":true}`), time.Minute)
-	must(t, err)
-	if last.Header.Get("Status") != "404" {
-		t.Fatalf("there are offers that went nowhere: %v", last.Header)
-	}
-	for _, to := range places {
-		must(t, w.PublishRequest(pull, to, []byte(`{"batch":1,"no_wait":true}`))) // a status
-	}
-	_, err = w.Request(pull, []byte(`{"batch":1,"no_wait":true}`), time.Minute) // it is answered in turn
-	must(t, err)
-	must(t, leader.Hand(within(t), lane, list(64))) // and so are these, behind all that
-	for _, topic := range bus.Topics() {
-		must(t, leader.Signal(within(t), bus.Signal{Topic: topic, Data: []byte("last")}))
-	}
-	_, err = victim.Call(within(t), "other", nil)
-	must(t, err)
-	if got := <-lists; len(got) != 64 {
-		t.Errorf("a worker gets %d offers from another", len(got))
-	}
-	for range bus.Topics() {
-		if got := <-signals; string(got.Data) != "last" {
-			t.Errorf("a signal %s of %s: %q", got.Topic, got.From.Actor(), got.Data)
-		}
-	}
-	if from := <-calls; from != rival || len(calls) > 0 {
-		t.Errorf("a call of %s, and %d more", from.Actor(), len(calls))
+	if n := victim.Malformed(); n != uint64(len(places)) {
+		t.Errorf("a worker dropped %d of %d pushes", n, len(places))
 	}
 }
 
 // A client that sends the largest messages there are, as many as it can, does not cost the others their memory: it is
 // asked to come again, and they are answered meanwhile.
 func TestTooManyLargeRequests(t *testing.T) {
-	s, _ := guarded(t)
-	leader := connect(t, s.URL(), natsbus.Config{As: node, User: "node", Password: "n"})
+	s, leader := guarded(t)
 	free := make(chan struct{})
 	must(t, leader.Serve(t.Context(), "held", func(ctx context.Context, _ bus.Principal, request []byte) ([]byte, error) {
 		if len(request) > 1 {

@@ -116,12 +116,11 @@ func (w *wire) set(cut bool) {
 	w.ends = nil
 }
 
-// wired is a worker behind a wire that can be cut, while the leader stays connected.
-func wired(t *testing.T) (leader, taker *natsbus.Bus, queue string, w *wire) {
-	s := start(t, embedded.Config{})
-	leader, _, queue = opened(t, s, nil)
+// wired is an end behind a wire that can be cut, on a server of its own.
+func wired(t *testing.T, as bus.Principal) (s *embedded.Server, b *natsbus.Bus, w *wire) {
+	s = start(t, embedded.Config{})
 	w = newWire(t, s.URL()[len("nats://"):])
-	return leader, connect(t, w.url(), natsbus.Config{As: worker}), queue, w
+	return s, connect(t, w.url(), natsbus.Config{As: as}), w
 }
 
 func (w *wire) connections() []net.Conn {
@@ -130,48 +129,64 @@ func (w *wire) connections() []net.Conn {
 	return slices.Clone(w.ends)
 }
 
-type taken struct {
-	list []bus.Offer
-	done func()
-	err  error
-}
-
-func taking(t *testing.T, b *natsbus.Bus, queue string) <-chan taken {
-	ch := make(chan taken, 1)
-	ctx := within(t)
-	go func() {
-		for {
-			l, done, err := b.Take(ctx, queue, billing, 10)
-			if err == nil || ctx.Err() != nil {
-				ch <- taken{l, done, err}
-				return
-			}
-		}
-	}()
-	return ch
-}
-
-// The server stays, the worker's connection goes: requests on the old one must not be lost on the new one.
-func TestATakeSurvivesACutWire(t *testing.T) {
-	leader, taker, queue, w := wired(t)
+// The server stays, the worker's connection goes: pushes reach the worker on its next connection.
+func TestAcceptSurvivesACutWire(t *testing.T) {
+	s, taker, w := wired(t, worker)
+	leader := connect(t, s.URL(), natsbus.Config{As: node})
+	must(t, taker.Accept(t.Context(), here, same))
 	for range 5 {
-		waiting := taking(t, taker, queue)
 		w.set(true)
 		w.set(false)
-		offered := list(2)
-		must(t, leader.Offer(within(t), queue, billing, offered))
-		got := <-waiting
-		must(t, got.err)
-		if !slices.Equal(got.list, offered) {
-			t.Fatalf("taken: %v", got.list)
+		for ctx := within(t); ; {
+			limited, cancel := context.WithTimeout(ctx, time.Second) // a push that went down with the wire is not answered
+			_, err := leader.Push(limited, here, []byte("x"))
+			cancel()
+			if err == nil {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatal(err)
+			}
 		}
-		got.done()
+	}
+}
+
+// A push whose own connection breaks ends at once, and without one nothing is sent. Neither means that the worker is
+// not there.
+func TestAPushWithoutItsConnection(t *testing.T) {
+	s, leader, w := wired(t, node)
+	taker := connect(t, s.URL(), natsbus.Config{As: worker})
+	called, free := make(chan struct{}), make(chan struct{})
+	defer close(free)
+	must(t, taker.Accept(t.Context(), here, func([]byte) ([]byte, func()) {
+		close(called)
+		<-free
+		return nil, nil
+	}))
+	ended := make(chan error, 1)
+	go func() {
+		_, err := leader.Push(within(t), here, []byte("x"))
+		ended <- err
+	}()
+	<-called
+	w.set(true)
+	select {
+	case err := <-ended:
+		if !errors.Is(err, jobs.Unknown) || errors.Is(err, bus.ErrNoReceiver) {
+			t.Errorf("it ended with: %v", err)
+		}
+	case <-within(t).Done():
+		t.Fatal("it still waits")
+	}
+	if _, err := leader.Push(within(t), here, []byte("x")); !errors.Is(err, jobs.Unavailable) || errors.Is(err, bus.ErrNoReceiver) {
+		t.Errorf("a push without a connection: %v", err)
 	}
 }
 
 // A call that is under way when the connection breaks ends at once: it may have been done.
 func TestACallEndsWithItsConnection(t *testing.T) {
-	leader, asker, _, w := wired(t)
+	s, asker, w := wired(t, worker)
+	leader := connect(t, s.URL(), natsbus.Config{As: node})
 	asked, free := make(chan struct{}), make(chan struct{})
 	defer close(free)
 	must(t, leader.Serve(t.Context(), bus.ServiceStore, slow(asked, free)))

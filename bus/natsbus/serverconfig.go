@@ -6,20 +6,15 @@ import (
 )
 
 // ServerConfig is what the configuration file of a NATS server needs so that exactly these users can act as their
-// principals: JetStream, and an account of their own. A grant without a password has it in a variable of the server's
-// environment, which [PasswordVariable] names.
+// principals: an account of their own, without JetStream. A grant without a password has it in a variable of the
+// server's environment, which [PasswordVariable] names.
 func ServerConfig(grants []Grant) (string, error) {
 	var b strings.Builder
-	b.WriteString(`# The bus of Carillon. Offers lie in a JetStream stream in memory: a few hundred bytes each, 256 MiB at most.
+	b.WriteString(`# The bus of Carillon. It needs no JetStream: nothing is stored.
 max_payload: 8MB
-jetstream {
-  store_dir: "/var/lib/nats"
-  max_memory_store: 512MB
-}
 
 accounts {
   CARILLON {
-    jetstream: enabled
     users: [
 `)
 	for _, g := range grants {

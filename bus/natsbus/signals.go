@@ -71,7 +71,7 @@ func (b *Bus) listen(ctx context.Context, received <-chan *nats.Msg, fn func(bus
 			return
 		case m := <-received:
 			s, ok := signalOf(m.Subject)
-			if ok = ok && m.Reply == "" && len(m.Header) == 0 && len(m.Data) > 0; !ok { // or JetStream has sent it, for any requester
+			if ok = ok && m.Reply == "" && len(m.Header) == 0 && len(m.Data) > 0; !ok { // or this package has not sent it
 				b.senseless(m.Subject, errors.New("its subject is not that of a signal"))
 				continue
 			}

@@ -10,17 +10,14 @@ import (
 )
 
 // The subjects. <...> is one token, written by [token]: names never enter a subject unescaped. self stands for the four
-// tokens <tenant>.<role>.<name>.<app> of a principal, lane for <tenant>.<app>.<name>.<start> of a worker.
+// tokens <tenant>.<role>.<name>.<app> of a principal, address for <tenant>.<app>.<name>.<start> of a worker.
 //
-//	subject                                                published by        subscribed to by
-//	offer.<term>.<tenant>.<app>                            nodes               nodes (the shared lane of an app, a stream)
-//	to.lane                                                nodes               the worker (its personal lane, requests)
-//	answer.lane.<connection>.<random>                      the worker          nodes (answers to those requests)
-//	call.self.<service>                                    the principal       nodes (calls, requests)
-//	inbox.self.<connection>.<random>                       nodes               the principal (answers to its calls, offers it pulls)
-//	signal.<tenant>.<topic>.<to>.self                      the principal       its tenant and nodes, by topic
-//	$JS.API.CONSUMER.MSG.NEXT.<stream>.<app>@<tenant>      the app's workers   JetStream (pulls of offers)
-//	$JS.ACK.<stream>.<app>@<tenant>.>                      the app's workers   JetStream (acknowledgements)
+//	subject                                 published by     subscribed to by
+//	to.address                              nodes            the worker (pushes, requests)
+//	answer.address.<connection>.<random>    the worker       nodes (answers to pushes)
+//	call.self.<service>                     the principal    nodes (calls, requests)
+//	inbox.self.<connection>.<random>        nodes            the principal (answers to its calls)
+//	signal.<tenant>.<topic>.<to>.self       the principal    its tenant and nodes, by topic
 //
 // A server's permissions enforce this table (see [Permissions]), which has three consequences:
 //
@@ -28,36 +25,25 @@ import (
 //   - No principal can publish where another awaits an answer: what a worker may answer to nodes has a root of its own
 //     (answer), all other answers go to inboxes, in which nodes alone may publish.
 //   - No permission covers the reply subject of a request, to which the receiver of the request publishes with its own
-//     rights. So receivers check it: nodes answer a call in the caller's inbox only, workers answer on their own lane's
-//     answer subjects only. JetStream does not check it: a principal that may pull can have the server publish the
-//     app's offers, statuses and empty messages on any subject. Therefore reply subjects end in a random token of 130
-//     bits that is used once, a call without a reply subject in its caller's inbox is dropped, and so is a signal that
-//     has headers, a reply subject, or no data.
-//
-// The term is in the subject of offers so that two leaders never share a stream, and the new leader's stream is ready
-// before the old one is deleted.
+//     rights. So receivers check it: nodes answer a call in the caller's inbox only, workers answer on their own
+//     answer subjects only. JetStream checks no reply subject, so only nodes may use it, where a server has it. Reply
+//     subjects end in a random token of 130 bits that is used once.
 const (
-	offerRoot  = "offer"
-	laneRoot   = "to"
+	pushRoot   = "to"
 	answerRoot = "answer"
 	callRoot   = "call"
 	inboxRoot  = "inbox"
 	signalRoot = "signal"
-	pullRoot   = "$JS.API.CONSUMER.MSG.NEXT"
-	ackRoot    = "$JS.ACK"
 )
 
-// streamPrefix begins the name of a term's stream. The term follows.
-const streamPrefix = "CARILLON_OFFERS_"
-
-// group is the queue group of all that serve or receive: one of several gets each message.
+// group is the queue group of all that serve or accept: one of several gets each message.
 const group = "carillon"
 
 // none is the token of the empty name: it is no name's token, since = is always followed by two digits.
 const none = "=none"
 
 // token writes a name as one token of a subject. Letters, digits, - and _ stand for themselves, any other byte is
-// =XX, as dots are in billing=2Eeu. It is reversed by [name], and is a legal name of a consumer, too.
+// =XX, as dots are in billing=2Eeu. It is reversed by [name].
 func token(s string) string {
 	if s == "" {
 		return none
@@ -115,44 +101,18 @@ func name(t string) (string, bool) {
 	return s, token(s) == t
 }
 
-func streamName(term uint64) string { return streamPrefix + strconv.FormatUint(term, 10) }
-
-// termOf is the term of a stream of ours; false means that it is not one.
-func termOf(stream string) (uint64, bool) {
-	digits, ours := strings.CutPrefix(stream, streamPrefix)
-	term, err := strconv.ParseUint(digits, 10, 64)
-	return term, ours && err == nil && streamName(term) == stream
+// addressTokens are the four tokens that name a worker.
+func addressTokens(a bus.Address) string {
+	name, start := bus.CutWorker(a.Worker)
+	return token(string(a.Tenant)) + "." + token(a.App) + "." + token(name) + "." + token(start)
 }
 
-// streamSubject is all that a term's stream keeps.
-func streamSubject(term uint64) string { return fmt.Sprintf("%s.%d.>", offerRoot, term) }
+func pushSubject(to bus.Address) string { return pushRoot + "." + addressTokens(to) }
 
-func offerSubject(term uint64, l bus.Lane) string {
-	return fmt.Sprintf("%s.%d.%s.%s", offerRoot, term, token(string(l.Tenant)), token(l.App))
-}
+// answerPrefix is where a worker answers pushes.
+func answerPrefix(at bus.Address) string { return answerRoot + "." + addressTokens(at) }
 
-// consumerName returns the durable consumer of an app; @ is in no token.
-func consumerName(tenant jobs.Tenant, app string) string {
-	return token(app) + "@" + token(string(tenant))
-}
-
-// pullSubject is where a worker asks for offers.
-func pullSubject(stream string, l bus.Lane) string {
-	return pullRoot + "." + stream + "." + consumerName(l.Tenant, l.App)
-}
-
-// laneTokens are the four tokens that name a worker's personal lane.
-func laneTokens(l bus.Lane) string {
-	name, start := bus.CutWorker(l.Worker)
-	return token(string(l.Tenant)) + "." + token(l.App) + "." + token(name) + "." + token(start)
-}
-
-func handSubject(l bus.Lane) string { return laneRoot + "." + laneTokens(l) }
-
-// answerPrefix is where the worker of a lane answers its personal lists.
-func answerPrefix(l bus.Lane) string { return answerRoot + "." + laneTokens(l) }
-
-// answersTo are all workers' answers to requests of one connection.
+// answersTo are all workers' answers to pushes of one connection.
 func answersTo(connection string) string { return answerRoot + ".*.*.*.*." + connection + ".*" }
 
 // principalTokens are the four tokens that identify the sender.

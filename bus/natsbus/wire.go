@@ -25,26 +25,36 @@ const (
 	slowest = 128 << 10
 )
 
-// wires dials servers and keeps the current connection.
+// wires connects to servers and keeps the current connection.
 type wires struct {
 	dialer net.Dialer
+	inside Server // the one in this process, if there is one
 
 	mu   sync.Mutex
-	last *wire // nil = the server is in this process
+	last *wire
 }
 
-var _ nats.CustomDialer = (*wires)(nil)
+var (
+	_ nats.CustomDialer          = (*wires)(nil)
+	_ nats.InProcessConnProvider = (*wires)(nil)
+)
 
-// Dial connects.
+// Dial connects over the network.
 func (w *wires) Dial(network, address string) (net.Conn, error) {
-	c, err := w.dialer.Dial(network, address)
+	return w.keep(w.dialer.Dial(network, address))
+}
+
+// InProcessConn connects to the server in this process.
+func (w *wires) InProcessConn() (net.Conn, error) { return w.keep(w.inside.InProcessConn()) }
+
+func (w *wires) keep(c net.Conn, err error) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
 	made := &wire{Conn: c}
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.last = made
-	w.mu.Unlock()
 	return made, nil
 }
 
@@ -54,11 +64,13 @@ func (w *wires) now() *wire {
 	return w.last
 }
 
-// wire is a connection that counts what arrives, and knows when all that was written has arrived at the server.
+// wire is a connection that counts what arrives, knows when all that was written has arrived at the server, and
+// announces each Write (see written.go).
 type wire struct {
 	net.Conn
 	reads   atomic.Uint64 // number of reads
 	carried atomic.Int64  // when all that was written has arrived, at the lowest bandwidth; Unix nanoseconds
+	writes
 }
 
 func (w *wire) Read(b []byte) (int, error) {
@@ -72,13 +84,19 @@ func (w *wire) Read(b []byte) (int, error) {
 func (w *wire) Write(b []byte) (int, error) { // the library writes one at a time
 	begins := max(w.carried.Load(), time.Now().UnixNano())
 	w.carried.Store(begins + int64(len(b))*int64(time.Second)/slowest)
+	defer w.announce(false)
 	return w.Conn.Write(b)
+}
+
+func (w *wire) Close() error {
+	defer w.announce(true)
+	return w.Conn.Close()
 }
 
 // doubt pings the server in the background, and closes the connection if nothing arrives.
 func (b *Bus) doubt() {
 	w := b.wires.now()
-	if w == nil || !b.link.connected() || !b.doubted.CompareAndSwap(false, true) {
+	if b.wires.inside != nil || !b.link.connected() || !b.doubted.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

@@ -49,27 +49,21 @@ type Board struct {
 }
 
 // past is which attempts ended last: their effects may still come, in another order.
-type past struct {
-	last  map[dispatch.Run]uint32
-	order []dispatch.Attempt
-	next  int
-}
+type past struct{ last, before map[dispatch.Run]uint32 }
 
-// mostPast is more than what is committed while an effect is on its way.
+// mostPast is more than what is committed while an effect is on its way: at least as many are known.
 const mostPast = 1 << 14
 
 func (p *past) add(a dispatch.Attempt) {
-	if len(p.order) < mostPast {
-		p.order = append(p.order, a)
-	} else {
-		if old := p.order[p.next]; p.last[old.Run] == old.N {
-			delete(p.last, old.Run)
-		}
-		p.order[p.next] = a
-		p.next = (p.next + 1) % mostPast
+	if len(p.last) >= mostPast {
+		p.last, p.before = p.before, p.last
+		clear(p.last)
 	}
 	p.last[a.Run] = a.N
 }
+
+// of returns the last attempt of a run that has ended; 0 = none is known.
+func (p *past) of(run dispatch.Run) uint32 { return max(p.last[run], p.before[run]) }
 
 // tenant is the apps of a tenant; the first is next.
 type tenant struct{ apps []*app }
@@ -91,72 +85,87 @@ type Expansion struct {
 // New returns the board of a leader whose term begins.
 func New(lease time.Duration, now dispatch.Stamp) *Board {
 	return &Board{sender: dispatch.NewSender(lease, now), most: usual, began: now, apps: map[App]*app{}, tenants: map[jobs.Tenant]*tenant{},
-		workers: map[dispatch.Worker]*member{}, past: past{last: map[dispatch.Run]uint32{}}}
+		workers: map[dispatch.Worker]*member{}, past: past{map[dispatch.Run]uint32{}, map[dispatch.Run]uint32{}}}
 }
 
-// Load records an attempt that the rows had when the term began, or that an unknown leader started.
-func (b *Board) Load(run *kernel.Run, now dispatch.Stamp) {
-	m := b.member(run.Tenant, run.Worker)
-	if at, _, known := b.sender.Current(attemptOf(run).Run); known && at.N >= run.Attempt {
-		return
+// Load records an attempt that the rows had when the term began, or that an unknown leader started, and returns the
+// run's current one.
+func (b *Board) Load(run *kernel.Run, now dispatch.Stamp) *dispatch.Sent {
+	m, a := b.member(run.Tenant, run.Worker), b.app(App{run.Tenant, run.App})
+	sent := b.sender.Current(runOf(run))
+	if sent != nil {
+		if sent.N >= run.Attempt {
+			return sent
+		}
+		b.ended(sent, a, run.Key)
 	}
-	b.sender.Load(attemptOf(run), m.id, now)
+	a.remove(run.ID)
+	sent = b.sender.Load(attemptOf(run), m.id, now)
 	if run.Lingering {
-		b.sender.Lingers(attemptOf(run))
+		b.sender.Lingers(sent)
 	}
 	m.count(run.Key, 1)
+	return sent
 }
 
-// Note follows a run as a commit left it. Effects may be overtaken by those of later commits: numbers of attempts only
-// grow, and an effect of an older attempt than the known one changes nothing.
-func (b *Board) Note(run *kernel.Run, now dispatch.Stamp, acts *dispatch.Acts) {
-	a := attemptOf(run)
-	held, w, known := b.sender.Current(a.Run)
-	ended := b.past.last[a.Run]
-	if known && held.N > run.Attempt && held.N != run.Next() || ended > run.Attempt {
-		return
+// Note follows a run as a commit left it. The run's current attempt was sent; Note returns what it is now; nil is none.
+// Effects may be overtaken by those of later commits: numbers of attempts only grow, and an effect of an older attempt
+// than the known one changes nothing.
+func (b *Board) Note(run *kernel.Run, sent *dispatch.Sent, now dispatch.Stamp, acts *dispatch.Acts) *dispatch.Sent {
+	var ended uint32
+	if sent == nil || sent.N != run.Attempt { // else it has not ended yet
+		ended = b.past.of(runOf(run))
+	}
+	if sent != nil && sent.N > run.Attempt && sent.N != run.Next() || ended > run.Attempt {
+		return sent
 	}
 	at := b.app(App{run.Tenant, run.App})
 	if run.State == jobs.Processing || run.Lingering {
-		if ended == run.Attempt {
-			return
+		if sent != nil && sent.N == run.Attempt && sent.Worker().Name != run.Worker && run.State == jobs.Processing { // another leader has started it
+			b.free(sent, at, run.Key)
+			sent = nil
 		}
-		at.remove(run.ID)
 		switch {
-		case !known || held.N < a.N:
-			if known {
-				b.ended(held, at, w, run.Key)
-			}
-			b.Load(run, now)
-		case held.N > a.N: // its next start is on its way to the log, and will be refused
+		case ended == run.Attempt:
+		case sent == nil || sent.N < run.Attempt:
+			return b.Load(run, now)
+		case sent.N > run.Attempt: // its next start is on its way to the log, and will be refused
 		case run.Lingering:
-			b.sender.Lingers(a)
-		case b.sender.Proposed(a):
+			b.sender.Lingers(sent)
+		case sent.Proposed():
 			at.starting--
-			b.sender.Started(a, now, acts)
+			b.sender.Started(sent, now, acts)
 		}
-		return
+		return sent
 	}
-	if known && held.N <= run.Attempt {
-		b.ended(held, at, w, run.Key)
-		known = false
+	if sent != nil {
+		if sent.N > run.Attempt { // its start is on its way to the log
+			return sent
+		}
+		b.ended(sent, at, run.Key)
 	}
 	switch {
-	case !run.Offerable():
-		at.remove(run.ID)
-	case !known: // else its start is on its way to the log
+	case run.Ready():
 		at.ready(run)
+	case sent == nil: // else it is not among the ready ones
+		at.remove(run.ID)
 	}
+	return nil
 }
 
-// ended frees what an attempt took.
-func (b *Board) ended(a dispatch.Attempt, at *app, w dispatch.Worker, key jobs.Key) {
-	if b.sender.Proposed(a) {
+// ended records that an attempt has ended, and frees what it took.
+func (b *Board) ended(sent *dispatch.Sent, at *app, key jobs.Key) {
+	b.free(sent, at, key)
+	b.past.add(sent.Attempt)
+}
+
+// free frees what an attempt took.
+func (b *Board) free(sent *dispatch.Sent, at *app, key jobs.Key) {
+	if sent.Proposed() {
 		at.starting--
 	}
-	b.sender.Ended(a)
-	b.past.add(a)
-	if m := b.workers[w]; m != nil {
+	b.sender.Ended(sent)
+	if m := b.workers[sent.Worker()]; m != nil {
 		m.count(key, -1)
 		b.freed(m)
 	}
@@ -170,20 +179,44 @@ func (b *Board) freed(m *member) {
 	clear(m.waits)
 }
 
-// Withdraw records that a start was not committed, and never will be. Why is in the run's row, which may be read again.
+// Withdraw records that a start was not committed, and never will be. Why is in the run's row, which is read again after
+// Reread: what was refused is refused again if nothing has changed. It does nothing if the effect of the start is known.
 func (b *Board) Withdraw(s Start) {
-	if b.sender.Proposed(s.Attempt) {
-		b.ended(s.Attempt, s.app, dispatch.Worker{Tenant: s.Tenant, Name: s.Worker}, s.key)
+	if sent := b.sender.Find(s.Attempt); sent != nil && sent.Proposed() {
+		b.free(sent, s.app, s.key)
+		s.app.refused = true
 	}
-	s.app.more = true
 }
 
-// Retry records that a broadcast was not expanded. Its row is read again.
+// Reread has the rows of refused starts and broadcasts read again.
+func (b *Board) Reread() {
+	for _, a := range b.apps {
+		a.more, a.refused = a.more || a.refused, false
+	}
+}
+
+// Forget drops an attempt that the store does not have.
+func (b *Board) Forget(sent *dispatch.Sent, key jobs.Key, name App) { b.ended(sent, b.app(name), key) }
+
+// Retry records that a broadcast was not expanded. Its row is read again after Reread.
 func (b *Board) Retry(e Expansion) {
 	a := b.app(e.App)
 	delete(a.expanding, e.Command.ID)
-	a.more = true
+	a.refused = true
 }
+
+// Broadcasts has those among the ready runs of an app expanded that are to become one for each worker. There may be no
+// worker: then they are skipped.
+func (b *Board) Broadcasts(name App, ready []*kernel.Run) {
+	for _, run := range ready {
+		if run.Place.Unexpanded() {
+			b.broadcast(b.app(name), run)
+		}
+	}
+}
+
+// Deserted reports whether no worker of an app takes runs.
+func (b *Board) Deserted(name App) bool { a := b.apps[name]; return a == nil || a.live == 0 }
 
 // Starts chooses at most so many starts. Tenants take turns, and so do the apps of each.
 func (b *Board) Starts(most int, now dispatch.Stamp) (list []Start) {
@@ -220,14 +253,18 @@ func (b *Board) take(a *app, list []Start, most int, now dispatch.Stamp) []Start
 			continue
 		}
 		a.remove(r.id)
-		s := Start{dispatch.Attempt{Run: dispatch.Run{Tenant: a.name.Tenant, ID: r.id}, N: r.next}, m.id.Name, a, r.key}
-		b.sender.Propose(s.Attempt, m.id)
-		m.count(r.key, 1)
-		a.starting++
-		list = append(list, s)
+		list = append(list, b.start(a, m, dispatch.Attempt{Run: dispatch.Run{Tenant: a.name.Tenant, ID: r.id}, N: r.next}, r.key))
 		most--
 	}
 	return list
+}
+
+// start takes what an attempt needs.
+func (b *Board) start(a *app, m *member, of dispatch.Attempt, key jobs.Key) Start {
+	b.sender.Propose(of, m.id)
+	m.count(key, 1)
+	a.starting++
+	return Start{of, m.id.Name, a, key}
 }
 
 // settle has broadcasts expanded once the workers are known.
@@ -290,20 +327,26 @@ func (b *Board) drop(a *app) {
 	}
 }
 
+func runOf(run *kernel.Run) dispatch.Run { return dispatch.Run{Tenant: run.Tenant, ID: run.ID} }
+
 func attemptOf(run *kernel.Run) dispatch.Attempt {
-	return dispatch.Attempt{Run: dispatch.Run{Tenant: run.Tenant, ID: run.ID}, N: run.Attempt}
+	return dispatch.Attempt{Run: runOf(run), N: run.Attempt}
 }
 
 // Answer handles a worker's verdict about an attempt of a job.
-func (b *Board) Answer(a dispatch.Attempt, w dispatch.Worker, v dispatch.Verdict, acts *dispatch.Acts) {
-	b.sender.Answer(a, w, v, acts)
+func (b *Board) Answer(sent *dispatch.Sent, w dispatch.Worker, v dispatch.Verdict, acts *dispatch.Acts) {
+	b.sender.Answer(sent, w, v, acts)
 	if m := b.workers[w]; m != nil {
 		b.freed(m)
 	}
 }
 
 // Undelivered handles the bus's proof that no process received the last push of an attempt.
-func (b *Board) Undelivered(a dispatch.Attempt, acts *dispatch.Acts) { b.sender.Undelivered(a, acts) }
+func (b *Board) Undelivered(a dispatch.Attempt, acts *dispatch.Acts) {
+	if sent := b.sender.Find(a); sent != nil {
+		b.sender.Undelivered(sent, acts)
+	}
+}
 
 // Sender returns the leader's end of the protocol, for what needs no choice: Confirm, Tick, Lapsed, Push.
 func (b *Board) Sender() *dispatch.Sender { return b.sender }

@@ -76,14 +76,26 @@ func (s *stage) run(change ...func(*kernel.Run)) *kernel.Run {
 // ready makes rows that can start.
 func (s *stage) ready(n int, change ...func(*kernel.Run)) {
 	for range n {
-		s.b.Note(s.run(change...), s.now, &s.acts)
+		s.note(s.run(change...))
+	}
+}
+
+// note informs the board of a row.
+func (s *stage) note(run *kernel.Run) {
+	s.b.Note(run, s.b.Sender().Current(runOf(run)), s.now, &s.acts)
+}
+
+// answer has a worker begin an attempt.
+func (s *stage) answer(a dispatch.Attempt, w dispatch.Worker) {
+	if sent := s.b.Sender().Find(a); sent != nil {
+		s.b.Answer(sent, w, dispatch.Began, &s.acts)
 	}
 }
 
 // commit applies a start to the rows, or refuses it.
 func (s *stage) commit(x Start) {
 	run := *s.rows[x.ID]
-	if !run.Offerable() || run.Next() != x.N {
+	if !run.Ready() || run.Next() != x.N {
 		s.b.Withdraw(x)
 		return
 	}
@@ -94,7 +106,7 @@ func (s *stage) commit(x Start) {
 // put stores a row and informs the board.
 func (s *stage) put(run *kernel.Run) {
 	s.rows[run.ID] = run
-	s.b.Note(run, s.now, &s.acts)
+	s.note(run)
 }
 
 // end ends an attempt with success.
@@ -115,14 +127,15 @@ func (s *stage) starts() (order []string) {
 		for _, x := range list {
 			order = append(order, x.Worker)
 			s.commit(x)
-			s.b.Answer(x.Attempt, dispatch.Worker{Tenant: x.Tenant, Name: x.Worker}, dispatch.Began, &s.acts)
+			s.answer(x.Attempt, dispatch.Worker{Tenant: x.Tenant, Name: x.Worker})
 		}
 	}
 }
 
 // fill has the board read what it lacks.
 func (s *stage) fill() {
-	for _, x := range s.b.Short() {
+	s.b.Reread()
+	for _, x := range s.b.Short(s.now) {
 		rows := s.sorted(x.App)
 		s.b.Fill(x, rows[:min(len(rows), x.Want)])
 	}
@@ -160,7 +173,7 @@ func TestOrder(t *testing.T) {
 		}
 		got = append(got, s.rows[list[0].ID].Turn)
 		s.commit(list[0])
-		s.b.Answer(list[0].Attempt, w, dispatch.Began, &s.acts)
+		s.answer(list[0].Attempt, w)
 		s.end(list[0].ID)
 	}
 	if want := []uint64{4, 2, 5, 1, 3}; !slices.Equal(got, want) {
@@ -171,7 +184,7 @@ func TestOrder(t *testing.T) {
 // sorted returns the rows of an app that can start, in their order.
 func (s *stage) sorted(of App) (list []*kernel.Run) {
 	for _, run := range s.rows {
-		if run.Tenant == of.Tenant && run.App == of.Name && run.Offerable() {
+		if run.Tenant == of.Tenant && run.App == of.Name && run.Ready() {
 			list = append(list, run)
 		}
 	}
@@ -202,7 +215,7 @@ func TestRoutes(t *testing.T) {
 		{"failover: the first that is there, and no other", func(s *stage) { three(s); s.ready(4, route(jobs.RouteFailover)) }, []string{"a", "a"}},
 		{"failover: the next, if the first rests", func(s *stage) {
 			three(s)
-			s.b.Rest(dispatch.Worker{Tenant: "t", Name: "a"}, true)
+			s.b.Rest(dispatch.Worker{Tenant: "t", Name: "a"})
 			s.ready(4, route(jobs.RouteFailover))
 		}, []string{"b", "b", "b"}},
 		{"idle: one of the job on each", func(s *stage) { three(s); s.ready(5, route(jobs.RouteIdle)) }, []string{"a", "b", "c"}},
@@ -297,10 +310,10 @@ func TestWaitsForAWorker(t *testing.T) {
 	s.want(s.starts(), "w")
 	s.end(jobs.ID{0, 1})
 	s.want(s.starts(), "w")
-	s.b.Rest(w, true)
+	s.b.Rest(w)
 	s.end(jobs.ID{0, 2})
 	s.want(s.starts())
-	s.b.Rest(w, false)
+	s.heartbeat(w) // it takes runs again
 	s.want(s.starts(), "w")
 	s.ready(2)
 	s.want(s.starts(), "w")
@@ -359,12 +372,12 @@ func TestBroadcast(t *testing.T) {
 	if len(got) != 1 || !slices.Equal(got[0].Command.Workers, []string{"a", "b"}) {
 		t.Fatalf("expanded to %v", got)
 	}
-	s.b.Note(s.rows[jobs.ID{0, 1}], s.now, &s.acts)
+	s.note(s.rows[jobs.ID{0, 1}])
 	if again := s.b.Expansions(s.now); again != nil {
 		t.Errorf("expanded twice: %v", again)
 	}
 	s.b.Retry(got[0])
-	s.b.Note(s.rows[jobs.ID{0, 1}], s.now, &s.acts)
+	s.note(s.rows[jobs.ID{0, 1}])
 	if again := s.b.Expansions(s.now); len(again) != 1 {
 		t.Errorf("after a failure: expanded to %v", again)
 	}
@@ -415,7 +428,7 @@ func TestOvertaken(t *testing.T) {
 	id := jobs.ID{0, 1}
 	first := s.rows[id]
 	s.want(s.starts(), "w")
-	s.b.Note(first, s.now, &s.acts)
+	s.note(first)
 	s.want(s.starts())
 	retry := *s.rows[id]
 	retry.State, retry.Turn = jobs.Failed, 2
@@ -425,16 +438,85 @@ func TestOvertaken(t *testing.T) {
 	if len(second) != 1 || second[0].N != 2 {
 		t.Fatalf("the retry starts as %v", second)
 	}
-	s.b.Note(&retry, s.now, &s.acts)
-	s.b.Note(processing, s.now, &s.acts)
+	s.note(&retry)
+	s.note(processing)
 	s.commit(second[0])
-	s.b.Note(&retry, s.now, &s.acts)
-	s.b.Note(processing, s.now, &s.acts)
-	if a, of, known := s.b.Sender().Current(dispatch.Run{Tenant: "t", ID: id}); !known || a.N != 2 || of != w {
-		t.Errorf("held: %v of %v, %v", a, of, known)
+	s.note(&retry)
+	s.note(processing)
+	if a := s.b.Sender().Current(dispatch.Run{Tenant: "t", ID: id}); a == nil || a.N != 2 || a.Worker() != w {
+		t.Errorf("current is %v", a)
 	}
 	s.end(id)
 	s.ready(1)
+	s.want(s.starts(), "w")
+}
+
+// While all workers of an app are full, no more of its runs are read: those that wait for them are enough.
+func TestFullWorkersNeedNoMore(t *testing.T) {
+	s := newStage(t)
+	s.b.most.ready = 8
+	w := s.worker("w", 1)
+	for range 20 {
+		s.run()
+	}
+	s.want(s.starts(), "w")
+	if short := s.b.Short(s.now); len(short) > 0 {
+		t.Errorf("a full worker is short of %v", short)
+	}
+	s.worker("other", 1, func(i *bus.WorkerInfo) { i.Keys = map[jobs.Key]int{"rare": 1} })
+	s.want(s.starts())
+	if short := s.b.Short(s.now); len(short) != 1 {
+		t.Errorf("a free worker, for which no run is known, is short of %v", short)
+	}
+	for range 19 {
+		for id, run := range s.rows {
+			if run.State == jobs.Processing && run.Worker == w.Name {
+				s.end(id)
+			}
+		}
+		s.want(s.starts(), "w")
+	}
+
+}
+
+// What was read before a run started and ended starts nothing.
+func TestReadTooEarly(t *testing.T) {
+	s := newStage(t)
+	s.worker("w", 1)
+	s.ready(1)
+	s.fill()
+	s.b.apps[app1].more = true
+	short := s.b.Short(s.now)
+	if len(short) != 1 {
+		t.Fatal("nothing is to be read")
+	}
+	rows := s.sorted(app1)
+	for _, x := range s.b.Starts(1, s.now) {
+		s.commit(x)
+	}
+	s.end(rows[0].ID)
+	s.b.Fill(short[0], rows)
+	if again := s.b.Starts(1, s.now); len(again) > 0 {
+		t.Errorf("it starts again: %v", again)
+	}
+}
+
+// A start that was refused is tried again after Reread, not before: it would be refused without end.
+func TestRefusedStart(t *testing.T) {
+	s := newStage(t)
+	s.worker("w", 1)
+	s.ready(1)
+	s.fill()
+	for _, x := range s.b.Starts(1, s.now) {
+		s.b.Withdraw(x)
+	}
+	if short := s.b.Short(s.now); len(short) > 0 {
+		t.Errorf("it is read again: %v", short)
+	}
+	s.b.Reread()
+	if len(s.b.Short(s.now)) == 0 {
+		t.Error("it is not read again")
+	}
 	s.want(s.starts(), "w")
 }
 
@@ -466,13 +548,13 @@ func life(t *testing.T, r *rand.Rand) {
 			if all {
 				i = 0
 			}
-			s.b.Note(late[i], s.now, &s.acts)
+			s.note(late[i])
 			late = slices.Delete(late, i, i+1)
 		}
 	}
 	commit := func(x Start) {
 		run := *s.rows[x.ID]
-		if !run.Offerable() || run.Next() != x.N {
+		if !run.Ready() || run.Next() != x.N {
 			s.b.Withdraw(x)
 			return
 		}
@@ -552,7 +634,7 @@ func life(t *testing.T, r *rand.Rand) {
 			}
 		case 5: // a run is cancelled
 			for _, run := range s.rows {
-				if run.Offerable() {
+				if run.Ready() {
 					end := *run
 					end.State = jobs.Cancelled
 					tell(&end)
@@ -575,7 +657,7 @@ func life(t *testing.T, r *rand.Rand) {
 		}
 		deliver(false)
 		for _, a := range s.acts.Push {
-			s.b.Answer(a, dispatch.Worker{Tenant: "t", Name: s.rows[a.ID].Worker}, dispatch.Began, &s.acts)
+			s.answer(a.Attempt, dispatch.Worker{Tenant: "t", Name: s.rows[a.ID].Worker})
 		}
 		s.acts = dispatch.Acts{}
 	}
@@ -606,7 +688,7 @@ func life(t *testing.T, r *rand.Rand) {
 					same++
 				}
 			}
-			if run.Offerable() && s.b.Known(w) && i.App == run.App && i.Lacks(run.HandlerKey(), run.Work, run.Place) == "" && busy[w.Name] < i.Slots &&
+			if run.Ready() && s.b.Known(w) && i.App == run.App && i.Lacks(run.HandlerKey(), run.Work, run.Place) == "" && busy[w.Name] < i.Slots &&
 				(run.Place == nil || run.Place.Slots == 0 || same < run.Place.Slots) {
 				t.Errorf("run %v of %s waits, and worker %s could take it: %d of %d slots; held %v", run.ID, run.Key, w.Name, busy[w.Name], i.Slots,
 					s.b.app(App{"t", run.App}).all[run.ID])
@@ -643,4 +725,18 @@ func sumOf(m map[jobs.Key]int) (n int) {
 		n += k
 	}
 	return n
+}
+
+// An attempt that a heartbeat tells of is not started again, though its run was waiting by what was known.
+func TestLoadOfAHeldRun(t *testing.T) {
+	s := newStage(t)
+	s.worker("a", 1)
+	s.worker("b", 1)
+	s.fill()
+	s.ready(2)
+	run := *s.rows[jobs.ID{0, 1}]
+	run.State, run.Attempt, run.Worker = jobs.Processing, 1, "a"
+	s.rows[run.ID] = &run
+	s.b.Load(&run, s.now)
+	s.want(s.starts(), "b")
 }

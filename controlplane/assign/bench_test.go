@@ -45,7 +45,7 @@ func BenchmarkRun(b *testing.B) {
 					s.turn++
 					rows[i] = kernel.Run{Tenant: app1.Tenant, App: app1.Name, Key: jobs.Key(fmt.Sprint("job", i%c.jobs)), State: jobs.Enqueued, Turn: s.turn,
 						ID: jobs.ID{byte(s.turn >> 32), byte(s.turn >> 24), byte(s.turn >> 16), byte(s.turn >> 8), byte(s.turn)}}
-					s.b.Note(&rows[i], s.now, &s.acts)
+					s.note(&rows[i])
 				}
 				for done := 0; done < batch; {
 					s.acts = dispatch.Acts{}
@@ -54,13 +54,13 @@ func BenchmarkRun(b *testing.B) {
 						b.Fatal("nothing starts")
 					}
 					for _, x := range list {
-						s.b.Note(&kernel.Run{Tenant: x.Tenant, ID: x.ID, App: app1.Name, Key: x.key, State: jobs.Processing, Attempt: x.N, Worker: x.Worker}, s.now, &s.acts)
+						s.note(&kernel.Run{Tenant: x.Tenant, ID: x.ID, App: app1.Name, Key: x.key, State: jobs.Processing, Attempt: x.N, Worker: x.Worker})
 					}
 					for _, x := range list {
-						s.b.Answer(x.Attempt, dispatch.Worker{Tenant: x.Tenant, Name: x.Worker}, dispatch.Began, &s.acts)
+						s.answer(x.Attempt, dispatch.Worker{Tenant: x.Tenant, Name: x.Worker})
 					}
 					for _, x := range list {
-						s.b.Note(&kernel.Run{Tenant: x.Tenant, ID: x.ID, App: app1.Name, Key: x.key, State: jobs.Succeeded, Attempt: x.N, Worker: x.Worker}, s.now, &s.acts)
+						s.note(&kernel.Run{Tenant: x.Tenant, ID: x.ID, App: app1.Name, Key: x.key, State: jobs.Succeeded, Attempt: x.N, Worker: x.Worker})
 					}
 					done += len(list)
 				}

@@ -48,24 +48,35 @@ func (b *Board) choose(a *app, c *class, r *ready, now dispatch.Stamp) *member {
 	if p := r.place; p != nil {
 		return b.chooseBy(a, able, r, p, now)
 	}
-	var best *member
-	most, byName := 0, false
+	var best freest
 	for _, m := range able { // without a copy: most runs come here
-		if !m.seat.Reachable(now) {
-			continue
-		}
-		_, named := m.info.Keys[r.handler]
-		if byName && !named {
-			continue
-		}
-		if named && !byName { // workers for all jobs come after those that have this one by name
-			best, most, byName = nil, 0, true
-		}
-		if n := m.seat.Credit(now); n > most {
-			best, most = m, n
-		}
+		best.look(m, r.handler, now)
 	}
-	return best
+	return best.member
+}
+
+// freest finds the worker with the most free slots. Workers for all jobs come after those that have the job by name.
+type freest struct {
+	*member
+	credit int
+	byName bool
+}
+
+// look compares one more worker that has the code of a job.
+func (f *freest) look(m *member, handler jobs.Key, now dispatch.Stamp) {
+	if !m.seat.Reachable(now) {
+		return
+	}
+	_, named := m.info.Keys[handler]
+	if f.byName && !named {
+		return
+	}
+	if named && !f.byName {
+		*f = freest{byName: true}
+	}
+	if n := m.seat.Credit(now); n > f.credit {
+		f.member, f.credit = m, n
+	}
 }
 
 // chooseBy chooses by a run's place.

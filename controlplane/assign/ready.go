@@ -2,9 +2,11 @@ package assign
 
 import (
 	"container/heap"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -14,7 +16,7 @@ import (
 
 // bounds limit how many runs of an app a board holds.
 type bounds struct {
-	ready int // that may start soon: more are read from the store when half of them have started
+	ready int // that may start soon: more are read from the store when an eighth is left, so that few are read again
 	held  int // together with those that no worker takes now. Beyond, runs without a worker delay others
 }
 
@@ -39,6 +41,7 @@ type app struct {
 	early     []*kernel.Run // broadcasts that wait for the workers to be known
 
 	more    bool // the store may have runs that can start and are not held
+	refused bool // and some of which the start was refused
 	horizon rank // while there are more: those up to this rank are held
 	turned  uint64
 }
@@ -259,10 +262,11 @@ type Shortage struct {
 	turned uint64
 }
 
-// Short lists the shortages.
-func (b *Board) Short() (list []Shortage) {
+// Short lists the shortages. An app whose workers are all full has none: what it has is enough until one is free.
+func (b *Board) Short(now dispatch.Stamp) (list []Shortage) {
 	for name, a := range b.apps {
-		if a.more && len(a.order) > 0 && len(a.all)-a.paused < a.board.most.ready/2 && len(a.all) < a.board.most.held {
+		if a.more && len(a.all)-a.paused < a.board.most.ready/8 && len(a.all) < a.board.most.held &&
+			slices.ContainsFunc(a.order, func(m *member) bool { return m.seat.Credit(now) > 0 }) {
 			list = append(list, Shortage{name, min(b.most.held, b.most.ready+len(a.all)) + a.starting, a.turned})
 		}
 	}
@@ -281,17 +285,20 @@ func (b *Board) Fill(s Shortage, rows []*kernel.Run) {
 	for _, run := range rows {
 		at := rank{run.Priority, run.Turn}
 		a.horizon = at
-		held, w, known := b.sender.Current(attemptOf(run).Run)
-		if known && held.N <= run.Attempt { // the effect of its end has not come yet
-			b.ended(held, a, w, run.Key)
-			known = false
+		sent := b.sender.Current(runOf(run))
+		if sent != nil && sent.N <= run.Attempt { // the effect of its end has not come yet
+			b.ended(sent, a, run.Key)
+			sent = nil
 		}
 		switch r := a.all[run.ID]; {
-		case known && held.N >= run.Next(), r != nil && r.next >= run.Next(), !run.Offerable():
+		case sent != nil, r != nil && r.next >= run.Next(), !run.Ready():
+		case b.past.of(runOf(run)) > run.Attempt: // it has started and ended since it was read
 		case run.Place.Unexpanded():
 			b.broadcast(a, run)
 		default:
-			a.remove(run.ID)
+			if delete(a.expanding, run.ID); r != nil {
+				a.remove(run.ID)
+			}
 			a.add(run, at)
 		}
 	}

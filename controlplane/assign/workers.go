@@ -100,16 +100,23 @@ func (b *Board) Heartbeat(h dispatch.Heartbeat, now dispatch.Stamp, acts *dispat
 	b.freed(m)
 }
 
-// Rest has a worker take nothing new from now on, or take runs again: it was asked to, and its next heartbeat says so.
-func (b *Board) Rest(w dispatch.Worker, on bool) {
+// Rest has a worker take nothing new from now on: it was asked to, and its next heartbeats say so.
+func (b *Board) Rest(w dispatch.Worker) {
 	m := b.workers[w]
 	if m == nil || m.app == nil {
 		return
 	}
-	b.sender.Rest(w, on)
-	m.off = on
+	b.sender.Rest(w)
+	m.off = true
 	m.app.measure()
-	b.freed(m)
+}
+
+// Fleet returns a number that changes when the workers do, or what they have.
+func (b *Board) Fleet() (n uint64) {
+	for _, a := range b.apps {
+		n += a.fleet
+	}
+	return n
 }
 
 // Silent lists the workers whose last heartbeat is older than a lease.
@@ -140,6 +147,7 @@ func (b *Board) Sweep(now dispatch.Stamp) {
 
 func (a *app) leave(m *member) {
 	a.order = slices.DeleteFunc(a.order, func(o *member) bool { return o == m })
+	clear(m.waits) // measure makes the classes anew, and clears those of the workers that stay
 	a.measure()
 }
 

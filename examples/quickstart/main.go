@@ -39,7 +39,7 @@ type Charge struct{}
 
 // ChargeArgs is what Charge wants to know. JSON carries it.
 type ChargeArgs struct {
-	Customer string `json:"customer"`
+	Customer string `json:"customer" carillon:"search"` // its runs are found by args.customer = c7
 	Cents    int    `json:"cents"`
 }
 

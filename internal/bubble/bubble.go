@@ -36,12 +36,13 @@ type System struct {
 
 // In virtual time no worker dies and no message is lost, so monitoring may be slow. That makes days pass faster.
 const (
-	heartbeatEvery = 30 * time.Second
+	heartbeatEvery = 10 * time.Minute
 	lease          = 5 * heartbeatEvery
+	sweep          = 30 * time.Second
 )
 
 // Run calls fn in a bubble of virtual time (see testing/synctest), which begins at midnight UTC of 2000-01-01 and
-// passes only while every goroutine waits; a day of it takes a fraction of a second. The control plane begins with the
+// passes only while every goroutine waits; a week of it in which little happens takes a fraction of a second. The control plane begins with the
 // first worker. When fn returns, the workers drain and all of it is torn down; handlers must have returned by then.
 func Run(t *testing.T, fn func(t *testing.T, c *System)) {
 	t.Helper()
@@ -49,7 +50,7 @@ func Run(t *testing.T, fn func(t *testing.T, c *System)) {
 		c := &System{t: t, hub: membus.New(), logs: memstore.NewLogs(0)}
 		node := c.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "node"})
 		cp, err := controlplane.New(controlplane.Config{Store: memstore.Open(memstore.Config{}), Bus: node, Logs: c.logs,
-			HeartbeatEvery: heartbeatEvery, Lease: lease, Sweep: heartbeatEvery})
+			HeartbeatEvery: heartbeatEvery, Lease: lease, Sweep: sweep, Watch: heartbeatEvery})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -45,7 +45,7 @@ func TestCredit(t *testing.T) {
 
 // A worker remembers what it ended for two leases, and no longer.
 func TestReceiverForgets(t *testing.T) {
-	r := NewReceiver(0)
+	r := NewReceiver(0, 0)
 	lease := 15 * time.Second
 	now := Stamp(0)
 	for n := range 1000 {
@@ -74,10 +74,46 @@ func TestReceiverForgets(t *testing.T) {
 	}
 }
 
+// An attempt that was refused and is then to end is remembered for two leases from its end.
+func TestReceiverRemembersTheLastEnd(t *testing.T) {
+	r := NewReceiver(0, 0)
+	lease := 15 * time.Second
+	a := attempt(1, 1)
+	if v, _ := r.Receive(a, false, 0); v != Refused {
+		t.Fatalf("without the code for it: %d", v)
+	}
+	r.Forgo(a, lease)
+	r.Accepts(Push{Heard: 2*lease + 1, Lease: lease}, 2*lease+1)
+	if v, begin := r.Receive(a, true, 2*lease+1); v != Over || begin {
+		t.Errorf("pushed once more: %d, begin %v", v, begin)
+	}
+	r.Accepts(Push{Heard: 3*lease + 1, Lease: lease}, 3*lease+1)
+	if len(r.past) != 0 || len(r.order) != 0 {
+		t.Errorf("%d are remembered, %d in order", len(r.past), len(r.order))
+	}
+}
+
+// What another process of the worker has begun is taken over in any case, but not beside another attempt of its run.
+func TestReceiverAdopts(t *testing.T) {
+	r := NewReceiver(0, 1)
+	r.Away(true)
+	for n, want := range []bool{true, false} {
+		if got := r.Adopt(attempt(1, uint32(n+1))); got != want {
+			t.Errorf("attempt %d: %v", n+1, got)
+		}
+	}
+	if !r.Adopt(attempt(2, 1)) || r.Busy() != 2 {
+		t.Errorf("%d slots are taken, want one more than there are", r.Busy())
+	}
+	if v, begin := r.Receive(attempt(2, 1), true, 0); v != Began || begin {
+		t.Errorf("pushed: %d, begin %v", v, begin)
+	}
+}
+
 // A handler that goes on after its attempt was lost takes its slot until it returns, and another attempt of its run
 // does not begin beside it.
 func TestReceiverStrays(t *testing.T) {
-	r := NewReceiver(2)
+	r := NewReceiver(0, 2)
 	lost := attempt(1, 1)
 	r.Receive(lost, true, 0)
 	r.Ended(lost, 1)
@@ -107,6 +143,56 @@ func TestReceiverStrays(t *testing.T) {
 	}
 }
 
+// What was pushed to a process of a worker, and is not answered, is not pushed to the next process that acts for the
+// worker: both could begin it. The worker gets other attempts, and the lease of this one expires unless it is named.
+func TestSenderRepeatsToOneProcess(t *testing.T) {
+	lease := 15 * time.Second
+	w, a, b := workerOf(0), attempt(1, 1), attempt(2, 1)
+	for _, named := range []bool{false, true} {
+		s := NewSender(lease, 0)
+		var acts Acts
+		s.Heartbeat(Heartbeat{Worker: w, Process: 1, Sent: 10, Slots: 4}, 0, &acts)
+		s.Propose(a, w)
+		s.Started(s.Find(a), 0, &acts)
+		s.Tick(time.Second, &acts)
+		if !slices.Equal(pushed(&acts), []Attempt{a, a}) {
+			t.Fatalf("pushed to the first process: %v", pushed(&acts))
+		}
+		acts = Acts{}
+		h := Heartbeat{Worker: w, Process: 2, Sent: 5, Slots: 4}
+		if named {
+			h.Names = []Attempt{a}
+		}
+		s.Heartbeat(h, 2*time.Second, &acts)
+		s.Tick(3*time.Second, &acts)
+		if n := s.Seat(w).Credit(3 * time.Second); len(acts.Push) > 0 || n != 3 {
+			t.Errorf("named %v: pushed to the second: %v, credit %d", named, pushed(&acts), n)
+		}
+		s.Propose(b, w)
+		s.Started(s.Find(b), 3*time.Second, &acts)
+		if !slices.Equal(pushed(&acts), []Attempt{b}) {
+			t.Errorf("named %v: pushed to the second: %v", named, pushed(&acts))
+		}
+		acts.Push = nil
+		s.Heartbeat(Heartbeat{Worker: w, Process: 1, Sent: 11, Slots: 4}, 4*time.Second, &acts)
+		if again := slices.Contains(pushed(&acts), a); again == named || slices.Contains(pushed(&acts), b) {
+			t.Errorf("named %v: when the first acts again: %v", named, pushed(&acts))
+		}
+		s.Confirm(30 * time.Second)
+		s.Lapsed(30*time.Second, &acts)
+		if !slices.Contains(acts.Lapse, Lapse{a, named}) {
+			t.Errorf("named %v: expired are %v", named, acts.Lapse)
+		}
+	}
+}
+
+func pushed(acts *Acts) (list []Attempt) {
+	for _, k := range acts.Push {
+		list = append(list, k.Attempt)
+	}
+	return list
+}
+
 // Heartbeats that were overtaken change nothing, and a worker of which a leader has not heard for two thirds of a lease
 // gets nothing new.
 func TestSenderHearsTheNewest(t *testing.T) {
@@ -126,7 +212,7 @@ func TestSenderHearsTheNewest(t *testing.T) {
 	}
 	stranger := attempt(7, 3)
 	s.Heartbeat(Heartbeat{Worker: w, Sent: 11, Slots: 4, Names: []Attempt{stranger}}, 102, &acts)
-	if !slices.Equal(acts.Stop, []Attempt{stranger}) {
-		t.Errorf("to stop: %v", acts.Stop)
+	if !slices.Equal(acts.Unknown, []Attempt{stranger}) {
+		t.Errorf("unknown: %v", acts.Unknown)
 	}
 }

@@ -3,11 +3,14 @@
 // leader's end, and Receiver, the worker's.
 //
 // The leader commits that an attempt is a worker's, then pushes it. The worker answers before it begins. A push without
-// an answer is repeated to the same worker as the same attempt; what takes an attempt back is the worker's own word or
-// an expired lease. The rules that make this safe are in Rule, each with what happens without it.
+// an answer is repeated to the same process of the same worker as the same attempt; what takes an attempt back is the
+// worker's own refusal or an expired lease. Rule has the rules that make this safe, each with what happens without it.
 package dispatch
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import (
+	"github.com/carillon-scheduler/carillon/internal/sabotage"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
 
 // Run names a run. Clients may choose a run's ID, so that those of two tenants may be the same.
 type Run struct {
@@ -70,3 +73,13 @@ func (r Rule) String() string {
 type rules uint16
 
 func (r rules) off(of Rule) bool { return r&(1<<of) != 0 }
+
+// sabotaged returns the rules that a build for tests of the judge turns off.
+func sabotaged() (r rules) {
+	for rule, m := range map[Rule]sabotage.Mechanism{FirstOnly: sabotage.FirstOnly, Fresh: sabotage.Fresh, Once: sabotage.Once, Repeat: sabotage.Repeat, Unstart: sabotage.Unstart} {
+		if sabotage.Off(m) {
+			r |= 1 << rule
+		}
+	}
+	return r
+}

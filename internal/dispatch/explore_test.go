@@ -90,7 +90,7 @@ func (w *world) key(left int) uint64 {
 		}
 		for i := range w.rows {
 			if k := l.runs[attempt(i, 0).Run]; k != nil {
-				fmt.Fprint(&b, "r", *k, l.seats[k.worker].silent[attempt(i, 0).Run] == k)
+				fmt.Fprint(&b, "r", k.N, k.Worker(), k.phase, k.pushes, k.pushed, k.process, k.until, k.began, k.place > 0)
 			}
 		}
 	}

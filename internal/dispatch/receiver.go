@@ -20,20 +20,22 @@ const (
 
 // Push is what a leader sends to a worker: begin these attempts.
 type Push struct {
-	Heard Stamp         // when the worker sent the last heartbeat that the leader has received, on the worker's clock
-	Lease time.Duration // that attempts are the worker's after each heartbeat that names them
+	Process int64         // of the process that it is for: Heartbeat.Process
+	Heard   Stamp         // when the worker sent the last heartbeat that the leader has received, on the worker's clock
+	Lease   time.Duration // that attempts are the worker's after each heartbeat that names them
 }
 
 // Receiver is a worker's end: what it runs, and what it will not begin again. Its methods are not safe for concurrent
 // use.
 type Receiver struct {
-	slots int  // 0 = unlimited
-	away  bool // takes nothing new
-	held  map[Attempt]*holding
-	busy  map[Run]Attempt // those whose handlers have not returned: one attempt of a run at most
-	past  map[Attempt]past
-	order []ending // of past, the oldest first
-	rules rules
+	process int64
+	slots   int  // 0 = unlimited
+	away    bool // takes nothing new
+	held    map[Attempt]*holding
+	busy    map[Run]Attempt // those whose handlers have not returned: one attempt of a run at most
+	past    map[Attempt]past
+	order   []ending // of past, the oldest first
+	rules   rules
 }
 
 // holding is an attempt that the worker runs, or has run and not yet reported.
@@ -52,18 +54,36 @@ type ending struct {
 	at      Stamp
 }
 
-// NewReceiver returns the end of a worker with so many slots; 0 is no limit.
-func NewReceiver(slots int) *Receiver {
-	return &Receiver{slots: slots, held: map[Attempt]*holding{}, busy: map[Run]Attempt{}, past: map[Attempt]past{}}
+// NewReceiver returns the end of a worker with so many slots; 0 is no limit. Of several processes that act for the same
+// worker, one after the other, each has another number: a push that follows a heartbeat of another process is not
+// accepted, because what that one has begun is not known here.
+func NewReceiver(process int64, slots int) *Receiver {
+	return &Receiver{process: process, slots: slots, rules: sabotaged(), held: map[Attempt]*holding{}, busy: map[Run]Attempt{}, past: map[Attempt]past{}}
 }
 
 // Away has the worker take nothing new, or take runs again.
 func (r *Receiver) Away(on bool) { r.away = on }
 
+// Limit sets the number of slots.
+func (r *Receiver) Limit(slots int) { r.slots = slots }
+
+// Busy returns how many slots are taken.
+func (r *Receiver) Busy() int { return len(r.busy) }
+
+// Adopt takes over an attempt that another process of the worker has begun, even without a free slot or while the
+// worker is away. It reports whether that is possible.
+func (r *Receiver) Adopt(a Attempt) bool {
+	if _, running := r.busy[a.Run]; running || r.held[a] != nil {
+		return false
+	}
+	r.held[a], r.busy[a.Run] = &holding{}, a
+	return true
+}
+
 // Accepts reports whether a push may be answered at all. If not, nothing is known of its attempts.
 func (r *Receiver) Accepts(p Push, now Stamp) bool {
 	r.forget(now - 2*p.Lease)
-	return r.rules.off(Fresh) || now-p.Heard <= p.Lease*2/3
+	return p.Process == r.process && (r.rules.off(Fresh) || now-p.Heard <= p.Lease*2/3)
 }
 
 // Receive decides about one attempt of a push that Accepts has accepted. On Began with begin, the caller begins it,
@@ -82,6 +102,13 @@ func (r *Receiver) Receive(a Attempt, able bool, now Stamp) (v Verdict, begin bo
 	}
 	r.held[a], r.busy[a.Run] = &holding{}, a
 	return Began, true
+}
+
+// Forgo has an attempt never begin that is not held: it ended before its push came.
+func (r *Receiver) Forgo(a Attempt, now Stamp) {
+	if r.held[a] == nil {
+		r.end(a, Over, now)
+	}
 }
 
 // Returned records that the handler of an attempt has returned: its slot is free.
@@ -121,9 +148,11 @@ func (r *Receiver) Names(yield func(Attempt)) (strays int) {
 }
 
 func (r *Receiver) end(a Attempt, v Verdict, now Stamp) {
-	if _, known := r.past[a]; !known {
-		r.order = append(r.order, ending{a, now})
+	if p, known := r.past[a]; known && p.at == now {
+		r.past[a] = past{v, now}
+		return
 	}
+	r.order = append(r.order, ending{a, now})
 	r.past[a] = past{v, now}
 }
 
@@ -131,7 +160,9 @@ func (r *Receiver) end(a Attempt, v Verdict, now Stamp) {
 func (r *Receiver) forget(before Stamp) {
 	n := 0
 	for n < len(r.order) && r.order[n].at < before {
-		delete(r.past, r.order[n].attempt)
+		if e := r.order[n]; r.past[e.attempt].at == e.at { // it has not ended again since
+			delete(r.past, e.attempt)
+		}
 		n++
 	}
 	r.order = r.order[n:]

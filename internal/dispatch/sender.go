@@ -2,8 +2,12 @@ package dispatch
 
 import "time"
 
-// patience is how long a push may be unanswered before its worker gets nothing more and it is sent again.
-const patience = 250 * time.Millisecond
+// patience is how long a push may be unanswered before its worker gets nothing more and it is sent again. Each further
+// repeat takes twice as long, up to mostPatience.
+const (
+	patience     = 250 * time.Millisecond
+	mostPatience = 4 * time.Second
+)
 
 // Sender is a leader's end in one term: which attempts are whose, who may be sent more, and what is to be repeated. Its
 // methods are not safe for concurrent use. All times are of the leader's steady clock.
@@ -11,29 +15,41 @@ type Sender struct {
 	lease time.Duration
 	sure  Stamp // when it was last confirmed that this leader leads
 	seats map[Worker]*Seat
-	runs  map[Run]*sent
+	runs  map[Run]*Sent
 	rules rules
 }
 
 // Seat is what a leader knows of a worker.
 type Seat struct {
 	credit
+	worker  Worker
 	lease   time.Duration
+	process int64 // of the process that sends its heartbeats
 	heard   Stamp // on its clock: when it sent the last heartbeat that came
 	heardAt Stamp
-	silent  map[Run]*sent // attempts that it has not answered
+	silent  []*Sent // attempts that it has not answered
 }
 
-// sent is an attempt that is a worker's.
-type sent struct {
-	n      uint32
-	worker Worker
-	phase  phase
-	pushes int // by this leader
-	pushed Stamp
-	until  Stamp // of its lease
-	began  bool  // by the worker's word
+// Sent is an attempt that is a worker's, or whose start is proposed. Steps take it, so that one lookup by Find or
+// Current is enough for all steps of an event. Ended makes it invalid.
+type Sent struct {
+	Attempt
+	Kept    any // what the caller keeps with it
+	seat    *Seat
+	phase   phase
+	pushes  int // by this leader
+	pushed  Stamp
+	process int64 // of the process that it was pushed to; 0 = none
+	until   Stamp // of its lease
+	began   bool  // by the worker's word
+	place   int   // in the seat's silent, from 1; 0 = it is answered
 }
+
+// Worker returns the worker that has it.
+func (k *Sent) Worker() Worker { return k.seat.worker }
+
+// Proposed reports whether its start is on its way to the log.
+func (k *Sent) Proposed() bool { return k.phase == proposed }
 
 type phase uint8
 
@@ -47,10 +63,11 @@ const (
 
 // Acts is what a step asks for. Steps append to it.
 type Acts struct {
-	Push    []Attempt // send to their workers, with Sender.Push
+	Push    []*Sent   // send to their workers, with Sender.Push
 	Unstart []Attempt // commit: they never began
 	Lapse   []Lapse   // commit: their leases have expired
 	Stop    []Attempt // answer to the heartbeat: not that worker's any more
+	Unknown []Attempt // named by the heartbeat, and not known here: the rows decide
 }
 
 // Lapse is an attempt whose lease has expired.
@@ -61,7 +78,7 @@ type Lapse struct {
 
 // NewSender returns the end of a leader whose term begins.
 func NewSender(lease time.Duration, now Stamp) *Sender {
-	return &Sender{lease: lease, sure: now, seats: map[Worker]*Seat{}, runs: map[Run]*sent{}}
+	return &Sender{rules: sabotaged(), lease: lease, sure: now, seats: map[Worker]*Seat{}, runs: map[Run]*Sent{}}
 }
 
 // Confirm records that this leader has led at some time.
@@ -72,19 +89,27 @@ func (s *Sender) leads(now Stamp) bool { return s.rules.off(Sure) || now-s.sure 
 
 // Load records an attempt that the rows had when the term began. Its lease begins anew, from the last moment at which
 // the leader before may have renewed it.
-func (s *Sender) Load(a Attempt, w Worker, now Stamp) {
-	s.runs[a.Run] = &sent{n: a.N, worker: w, phase: loaded, until: now + s.lease}
+func (s *Sender) Load(a Attempt, w Worker, now Stamp) *Sent {
+	k := s.add(a, w, loaded)
+	k.until = now + s.lease
 	if !s.rules.off(Grant) {
-		s.runs[a.Run].until += s.lease / 3
+		k.until += s.lease / 3
 	}
-	s.take(a.Run)
+	k.take()
+	return k
+}
+
+func (s *Sender) add(a Attempt, w Worker, p phase) *Sent {
+	k := &Sent{Attempt: a, seat: s.Seat(w), phase: p}
+	s.runs[a.Run] = k
+	return k
 }
 
 // Seat returns a worker's seat: the same until the worker leaves.
 func (s *Sender) Seat(w Worker) *Seat {
 	c := s.seats[w]
 	if c == nil {
-		c = &Seat{credit: credit{away: true}, lease: s.lease, silent: map[Run]*sent{}}
+		c = &Seat{credit: credit{away: true}, worker: w, lease: s.lease}
 		s.seats[w] = c
 	}
 	return c
@@ -109,56 +134,55 @@ func (c *Seat) Silent(now Stamp) bool { return now-c.heardAt > c.lease }
 
 // Propose records that the start of an attempt is on its way to the log.
 func (s *Sender) Propose(a Attempt, w Worker) {
-	s.runs[a.Run] = &sent{n: a.N, worker: w, phase: proposed}
+	k := s.add(a, w, proposed)
 	if !s.rules.off(Reserve) {
-		s.take(a.Run)
+		k.take()
 	}
 }
 
-func (s *Sender) take(run Run) {
-	k := s.runs[run]
-	c := s.Seat(k.worker)
+// take takes a slot, and waits for an answer.
+func (k *Sent) take() {
+	c := k.seat
 	c.taken++
 	c.open++
-	c.silent[run] = k
+	c.silent = append(c.silent, k)
+	k.place = len(c.silent)
 }
 
 // Started records that the start of an attempt is committed. It is pushed.
-func (s *Sender) Started(a Attempt, now Stamp, acts *Acts) {
-	k := s.find(a)
-	if k == nil || k.phase != proposed {
+func (s *Sender) Started(k *Sent, now Stamp, acts *Acts) {
+	if k.phase != proposed {
 		return
 	}
 	if s.rules.off(Reserve) {
-		s.take(a.Run)
+		k.take()
 	}
 	k.phase, k.until = started, now+s.lease
-	s.push(a, k, now, acts)
+	s.push(k, now, acts)
 }
 
-// Current returns the attempt of a run that is a worker's, or whose start is proposed.
-func (s *Sender) Current(run Run) (a Attempt, w Worker, known bool) {
-	k := s.runs[run]
-	if k == nil {
-		return Attempt{}, Worker{}, false
+// Current returns a run's attempt that is a worker's, or whose start is proposed; nil = there is none.
+func (s *Sender) Current(run Run) *Sent { return s.runs[run] }
+
+// Find returns an attempt if it is its run's current one, or nil.
+func (s *Sender) Find(a Attempt) *Sent {
+	if k := s.runs[a.Run]; k != nil && k.N == a.N {
+		return k
 	}
-	return Attempt{run, k.n}, k.worker, true
+	return nil
 }
 
-// Proposed reports whether the start of an attempt is on its way to the log.
-func (s *Sender) Proposed(a Attempt) bool {
-	k := s.find(a)
-	return k != nil && k.phase == proposed
+// All yields the current attempts of all runs.
+func (s *Sender) All(yield func(*Sent) bool) {
+	for _, k := range s.runs {
+		if !yield(k) {
+			return
+		}
+	}
 }
 
-// Unconfirmed reports whether the worker of an attempt has not said yet that it began.
-func (s *Sender) Unconfirmed(a Attempt) bool {
-	k := s.find(a)
-	return k != nil && !k.began && k.phase != over
-}
-
-// Rest has a worker take nothing new, or take runs again, until its next heartbeat decides.
-func (s *Sender) Rest(w Worker, on bool) { s.Seat(w).away = on }
+// Rest has a worker take nothing new, until its next heartbeat decides.
+func (s *Sender) Rest(w Worker) { s.Seat(w).away = true }
 
 // Leave has a worker take nothing new, and forgets it if no attempt is its own. It reports whether it has.
 func (s *Sender) Leave(w Worker) bool {
@@ -171,39 +195,36 @@ func (s *Sender) Leave(w Worker) bool {
 	return true
 }
 
-func (s *Sender) find(a Attempt) *sent {
-	if k := s.runs[a.Run]; k != nil && k.n == a.N {
-		return k
-	}
-	return nil
-}
-
 // push sends an attempt, for the first time or again, if its worker can still accept it.
-func (s *Sender) push(a Attempt, k *sent, now Stamp, acts *Acts) {
-	c := s.seats[k.worker]
-	if !s.leads(now) || !c.present(now) {
+func (s *Sender) push(k *Sent, now Stamp, acts *Acts) {
+	c := k.seat
+	if !s.leads(now) || !c.present(now) || c.other(k) {
 		return
 	}
 	k.pushes++
-	k.pushed = now
+	k.pushed, k.process = now, c.process
 	if !s.rules.off(Renew) {
 		k.until = now + s.lease
 	}
-	acts.Push = append(acts.Push, a)
+	acts.Push = append(acts.Push, k)
 }
+
+// other reports whether another process than the one that acts for the worker may have accepted an attempt. Both would
+// begin it. If neither names it in a heartbeat, its lease expires.
+func (c *Seat) other(k *Sent) bool { return k.process != 0 && k.process != c.process }
 
 // Push returns the head of a push to a worker.
 func (s *Sender) Push(w Worker) Push {
-	return Push{Heard: s.seats[w].heard, Lease: s.lease}
+	c := s.Seat(w)
+	return Push{Process: c.process, Heard: c.heard, Lease: s.lease}
 }
 
 // Answer handles a worker's verdict.
-func (s *Sender) Answer(a Attempt, w Worker, v Verdict, acts *Acts) {
-	k := s.find(a)
-	if k == nil || k.worker != w || k.phase == over || k.phase == undone {
+func (s *Sender) Answer(k *Sent, w Worker, v Verdict, acts *Acts) {
+	if k.Worker() != w || k.phase == over || k.phase == undone {
 		return
 	}
-	s.spoke(a.Run, k)
+	k.spoke()
 	switch v {
 	case Began, Over:
 		k.began = true
@@ -212,70 +233,73 @@ func (s *Sender) Answer(a Attempt, w Worker, v Verdict, acts *Acts) {
 			return
 		}
 		k.phase = undone
-		s.seats[w].closed = true
+		k.seat.closed = true
 		if !s.rules.off(Unstart) {
-			acts.Unstart = append(acts.Unstart, a)
+			acts.Unstart = append(acts.Unstart, k.Attempt)
 		}
 	}
 }
 
 // spoke ends the wait for an answer.
-func (s *Sender) spoke(run Run, k *sent) {
-	if c := s.seats[k.worker]; c.silent[run] == k {
-		delete(c.silent, run)
-		c.answered(1)
+func (k *Sent) spoke() {
+	if k.place == 0 {
+		return
 	}
+	c := k.seat
+	n := len(c.silent) - 1
+	last := c.silent[n]
+	c.silent[k.place-1], last.place = last, k.place
+	c.silent[n], k.place = nil, 0
+	c.silent = c.silent[:n]
+	c.answered(1)
 }
 
 // Undelivered handles the bus's proof that no process received the last push of an attempt.
-func (s *Sender) Undelivered(a Attempt, acts *Acts) {
-	k := s.find(a)
-	if k == nil || k.phase == over || k.phase == undone || k.began {
+func (s *Sender) Undelivered(k *Sent, acts *Acts) {
+	if k.phase == over || k.phase == undone || k.began {
 		return
 	}
-	s.seats[k.worker].closed, s.seats[k.worker].mute = true, true
+	k.seat.closed, k.seat.mute = true, true
 	if k.phase == started && k.pushes == 1 || s.rules.off(FirstOnly) {
-		s.spoke(a.Run, k)
+		k.spoke()
 		k.phase = undone
-		acts.Unstart = append(acts.Unstart, a)
+		acts.Unstart = append(acts.Unstart, k.Attempt)
 	}
 }
 
 // Ended records that the rows have an attempt no longer: its slot is free.
-func (s *Sender) Ended(a Attempt) {
-	k := s.find(a)
-	if k == nil {
-		return
-	}
-	s.spoke(a.Run, k)
+func (s *Sender) Ended(k *Sent) {
+	k.spoke()
 	if k.phase != proposed || !s.rules.off(Reserve) {
-		s.seats[k.worker].taken--
+		k.seat.taken--
 	}
-	delete(s.runs, a.Run)
+	delete(s.runs, k.Run)
 }
 
 // Lingers records that an attempt has ended and its handler has not returned.
-func (s *Sender) Lingers(a Attempt) {
-	if k := s.find(a); k != nil {
-		s.spoke(a.Run, k)
-		k.phase = over
-	}
+func (s *Sender) Lingers(k *Sent) {
+	k.spoke()
+	k.phase = over
 }
 
 // Heartbeat is what a worker reports.
 type Heartbeat struct {
-	Worker Worker
-	Sent   Stamp // on its clock
-	Slots  int   // 0 = unlimited
-	Strays int   // slots that other attempts take than those it names
-	Away   bool  // it takes nothing new
-	More   bool  // more heartbeats of the same time follow, with the other names
-	Names  []Attempt
+	Worker  Worker
+	Process int64 // of the process that sends it
+	Sent    Stamp // on its clock
+	Slots   int   // 0 = unlimited
+	Strays  int   // slots that other attempts take than those it names
+	Away    bool  // it takes nothing new
+	More    bool  // more heartbeats of the same time follow, with the other names
+	Names   []Attempt
 }
 
 // Heartbeat renews what a worker names, and finds what it has not received.
 func (s *Sender) Heartbeat(h Heartbeat, now Stamp, acts *Acts) {
 	c := s.Seat(h.Worker)
+	if h.Process != c.process {
+		c.process, c.heard = h.Process, 0 // another process acts for it, with another clock
+	}
 	if h.Sent < c.heard {
 		return // overtaken by a newer one
 	}
@@ -284,23 +308,27 @@ func (s *Sender) Heartbeat(h Heartbeat, now Stamp, acts *Acts) {
 		c.introduced(h.Slots, h.Strays, h.Away)
 	}
 	for _, a := range h.Names {
-		k := s.find(a)
-		if k == nil || k.worker != h.Worker || k.phase == undone {
+		k := s.runs[a.Run]
+		switch {
+		case k == nil || k.N < a.N:
+			acts.Unknown = append(acts.Unknown, a)
+			continue
+		case k.N > a.N || k.seat != c || k.phase == undone:
 			acts.Stop = append(acts.Stop, a)
 			continue
 		}
 		if k.phase == proposed {
 			continue // of a start that this leader does not know to be committed yet
 		}
-		s.spoke(a.Run, k)
+		k.spoke()
 		k.until, k.began = now+s.lease, true
 	}
 	if h.More || s.rules.off(Repeat) {
 		return
 	}
-	for run, k := range c.silent {
+	for _, k := range c.silent {
 		if (k.phase == started || k.phase == loaded) && now-k.pushed >= patience {
-			s.push(Attempt{run, k.n}, k, now, acts)
+			s.push(k, now, acts)
 		}
 	}
 }
@@ -308,30 +336,39 @@ func (s *Sender) Heartbeat(h Heartbeat, now Stamp, acts *Acts) {
 // Tick repeats pushes that are unanswered for long. Their workers get nothing more until their next heartbeats.
 func (s *Sender) Tick(now Stamp, acts *Acts) {
 	for _, c := range s.seats {
-		for run, k := range c.silent {
-			if k.phase != started || now-k.pushed < patience {
+		for _, k := range c.silent {
+			if k.phase != started || c.other(k) || now-k.pushed < min(patience<<min(max(0, k.pushes-1), 8), mostPatience) {
 				continue
 			}
 			c.closed, c.mute = true, true
 			if !s.rules.off(Repeat) {
-				s.push(Attempt{run, k.n}, k, now, acts)
+				s.push(k, now, acts)
 			}
 		}
 	}
 }
 
+// Waits reports whether a worker is to answer.
+func (s *Sender) Waits() bool {
+	for _, c := range s.seats {
+		if len(c.silent) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // Lapsed finds leases that have expired, and repeats to unstart what was refused until the rows have that.
 func (s *Sender) Lapsed(now Stamp, acts *Acts) {
-	for run, k := range s.runs {
-		a := Attempt{run, k.n}
+	for _, k := range s.runs {
 		switch {
 		case k.phase == proposed:
 		case k.phase == undone:
 			if !s.rules.off(Unstart) {
-				acts.Unstart = append(acts.Unstart, a)
+				acts.Unstart = append(acts.Unstart, k.Attempt)
 			}
 		case now > k.until:
-			acts.Lapse = append(acts.Lapse, Lapse{a, k.began})
+			acts.Lapse = append(acts.Lapse, Lapse{k.Attempt, k.began})
 		}
 	}
 }

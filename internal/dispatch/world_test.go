@@ -166,7 +166,7 @@ func play(s scene, script []strike, off rules, tracing bool, known func(*world) 
 		w.rows = append(w.rows, row{ready: true})
 	}
 	for i, slots := range s.slots {
-		r := NewReceiver(slots)
+		r := NewReceiver(0, slots)
 		r.rules = off
 		w.workers = append(w.workers, &process{Receiver: r, id: i, knows: 1, ends: map[Attempt]int{}, reports: map[Attempt]bool{},
 			renewed: map[Attempt]int{}, named: map[int][]Attempt{}, strays: map[Attempt]bool{}})
@@ -415,7 +415,9 @@ func (w *world) note(m message) {
 func (w *world) bounce(m message) {
 	if l := w.leader(m.term); l != nil && l.frozen <= w.now && !l.stale {
 		var acts Acts
-		l.Undelivered(m.a, &acts)
+		if k := l.Find(m.a); k != nil {
+			l.Undelivered(k, &acts)
+		}
 		w.does(l, acts)
 	}
 }
@@ -591,10 +593,10 @@ func (w *world) fill(l *leader) {
 
 // does carries out what a step of a leader asks for.
 func (w *world) does(l *leader, acts Acts) {
-	slices.SortFunc(acts.Push, compare)
-	for _, a := range acts.Push {
-		to := l.runs[a.Run].worker
-		w.send(message{kind: push, term: l.term, worker: int(to.Name[0] - '0'), a: a, push: l.Push(to)})
+	slices.SortFunc(acts.Push, func(x, y *Sent) int { return compare(x.Attempt, y.Attempt) })
+	for _, k := range acts.Push {
+		to := k.Worker()
+		w.send(message{kind: push, term: l.term, worker: int(to.Name[0] - '0'), a: k.Attempt, push: l.Push(to)})
 	}
 	slices.SortFunc(acts.Unstart, compare)
 	for _, a := range acts.Unstart {
@@ -614,26 +616,31 @@ func (w *world) does(l *leader, acts Acts) {
 func (w *world) hears(l *leader, m message) {
 	var acts Acts
 	now := stamp(w.now)
+	k := l.Find(m.a)
 	switch m.kind {
 	case answer:
-		l.Answer(m.a, workerOf(m.worker), m.verdict, &acts)
+		if k != nil {
+			l.Answer(k, workerOf(m.worker), m.verdict, &acts)
+		}
 	case heartbeat:
 		l.Heartbeat(m.reports, now, &acts)
 		if l.Sender.leads(now) {
-			w.send(message{kind: heard, term: l.term, worker: m.worker, reports: m.reports, stop: acts.Stop})
+			w.send(message{kind: heard, term: l.term, worker: m.worker, reports: m.reports, stop: append(acts.Stop, acts.Unknown...)})
 		}
 	case result:
 		switch {
 		case m.refused && m.op == opStart:
-			l.Ended(m.a)
+			l.ends(k)
 			if m.term != w.term {
 				l.stale = true
 			}
 		case m.refused:
 		case m.op == opStart:
-			l.Started(m.a, now, &acts)
+			if k != nil {
+				l.Started(k, now, &acts)
+			}
 		default:
-			l.Ended(m.a)
+			l.ends(k)
 			if r := w.rows[runOf(m.a)]; r.ready && r.n == m.a.N {
 				l.ready[runOf(m.a)] = m.a.N + 1
 			}
@@ -641,6 +648,13 @@ func (w *world) hears(l *leader, m message) {
 	}
 	w.does(l, acts)
 	w.fill(l)
+}
+
+// ends has a leader forget an attempt, if it knows it.
+func (l *leader) ends(k *Sent) {
+	if k != nil {
+		l.Ended(k)
+	}
 }
 
 // commits is the store: it accepts entries of its leader, and what the rows allow.

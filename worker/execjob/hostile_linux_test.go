@@ -1,6 +1,7 @@
 package execjob
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/execspec"
 )
@@ -248,6 +250,23 @@ func TestClose(t *testing.T) {
 		t.Error(err)
 	}
 	if err := <-done; codeOf(err) != "signal_SIGKILL" || alive(pid) {
+		t.Errorf("%v", err)
+	}
+}
+
+// A command that starts while the runner is closed is killed, too.
+func TestStartedAtClose(t *testing.T) {
+	r, err := New(nil, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	s := &sink{got: make(chan string, 100)}
+	if err := r.run(ctx, &execspec.Command{Script: `sleep 600`}, attempt, []byte(`{}`), s.logger()); codeOf(err) != "signal_SIGKILL" {
 		t.Errorf("%v", err)
 	}
 }

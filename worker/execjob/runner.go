@@ -47,9 +47,10 @@ type Runner struct {
 
 	groups *cgroups // nil without Config.Cgroup
 
-	mu    sync.Mutex
-	known map[jobs.Key]known
-	now   map[*process]struct{} // those that run
+	mu     sync.Mutex
+	known  map[jobs.Key]known
+	now    map[*process]struct{} // those that run
+	closed bool
 }
 
 // known is the command of a job's revision.
@@ -89,10 +90,11 @@ func New(source Source, c Config) (*Runner, error) {
 	return r, nil
 }
 
-// Close kills the commands that still run: those of a worker that has stopped waiting for them.
+// Close kills the commands that still run, or start now: those of a worker that has stopped waiting for them.
 func (r *Runner) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.closed = true
 	for p := range r.now {
 		p.kill()
 	}
@@ -103,7 +105,9 @@ func (r *Runner) Close() error {
 func (r *Runner) running(p *process) func() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.now[p] = struct{}{}
+	if r.now[p] = struct{}{}; r.closed { // Close came between its start and this
+		p.kill()
+	}
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

@@ -26,14 +26,15 @@ type Missed struct {
 }
 
 // Bubble calls fn in a bubble of virtual time (see testing/synctest). Its time starts at midnight UTC of 2000-01-01 and
-// passes only while every goroutine waits. The control plane starts with the first worker. When fn returns, the workers
+// passes only while every goroutine waits, and costs only what happens in it: a week of a daily job takes a fraction of
+// a second. The control plane starts with the first worker. When fn returns, the workers
 // drain and everything stops; handlers must have returned by then.
 func Bubble(t *testing.T, fn func(t *testing.T, c *Carillon)) {
 	t.Helper()
 	bubble.Run(t, func(t *testing.T, s *bubble.System) { fn(t, &Carillon{s.Client, s}) })
 }
 
-// Start starts a worker and waits until it takes runs. stop drains and ends it, as a deployment does.
+// Start starts a worker and waits until it accepts runs. stop drains and ends it, as a deployment does.
 func (c *Carillon) Start(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	return c.system.Start(cfg, js...)
 }

@@ -1,5 +1,5 @@
 // Package workertest tests jobs. [Run] calls a handler once and returns its outcome. [Bubble] runs a whole Carillon in
-// virtual time: days of a schedule take less than a second:
+// virtual time: a week of a daily job takes a tenth of a second:
 //
 //	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
 //		c.Start(worker.Config{}, closeDay)

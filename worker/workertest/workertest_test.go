@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -81,6 +82,25 @@ func TestAScheduleOverDays(t *testing.T) {
 			if run.State != jobs.Succeeded || run.Started.Sub(run.Due) > 10*time.Millisecond || run.Started.Before(run.Due) {
 				t.Errorf("run due at %v was started at %v and is %s", run.Due, run.Started, run.State)
 			}
+		}
+	})
+}
+
+// Time in which nothing happens costs next to nothing: fewer allocations than seconds pass, so that nothing can have been
+// done each second.
+func TestIdleTimeIsCheap(t *testing.T) {
+	workertest.Bubble(t, func(t *testing.T, c *workertest.Carillon) {
+		c.Start(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "daily", Cron: "@daily"}))
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		const week = 7 * 24 * time.Hour
+		c.Pass(week)
+		runtime.ReadMemStats(&after)
+		if n := len(c.Runs("daily")); n != 7 {
+			t.Errorf("%d runs in a week", n)
+		}
+		if n, most := after.Mallocs-before.Mallocs, uint64(week/time.Second); n > most {
+			t.Errorf("%d allocations in a week, want at most %d", n, most)
 		}
 	})
 }

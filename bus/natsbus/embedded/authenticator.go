@@ -42,9 +42,8 @@ const (
 // exactly that principal, whose app is in the subjects that it may use: so every receiver knows the identity from the
 // subject, and no server has to remember or to be asked.
 type authenticator struct {
-	admit  Admit  // nil = no authentication, all permissions
+	admit  Admit
 	secret string // of our own process
-	nats   *atomic.Pointer[server.Server]
 	log    *slog.Logger
 	logins logins
 
@@ -78,15 +77,11 @@ func newAuthenticator(admit Admit, log *slog.Logger, nats *atomic.Pointer[server
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &authenticator{admit: admit, secret: rand.Text(), log: log, logins: newLogins(), nats: nats, connections: of{nats},
+	return &authenticator{admit: admit, secret: rand.Text(), log: log, logins: newLogins(), connections: of{nats},
 		sessions: map[uint64]session{}, looks: map[string]struct{}{}}
 }
 
-// steward is the user by which our own process sends to the servers themselves (see Server.Remove).
-const steward = "steward"
-
-// ours reports whether a connection is our own process's. Only the steward is registered under a user's name: a server
-// that reloads its options (see closeInvalid) closes the connections of users that these do not list.
+// ours reports whether a connection is our own process's.
 func (d *authenticator) ours(from, secret string) bool {
 	return from == "" && subtle.ConstantTimeCompare([]byte(secret), []byte(d.secret)) == 1
 }
@@ -96,11 +91,6 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	from := addressOf(c.RemoteAddress())
 	switch {
-	case o.Username == steward && d.ours(from, o.Password):
-		c.RegisterUser(&server.User{Username: steward, Account: d.nats.Load().SystemAccount(), Permissions: stewards})
-		return true
-	case d.admit == nil:
-		return true
 	case d.ours(from, o.Token):
 		c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
 		return true
@@ -127,7 +117,9 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	if g.as.Role == bus.Worker {
 		apps = []string{g.as.App}
 	}
-	c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(g.as, apps...))}) // without a name, see ours
+	// The user has no name: a server that reloads its options (see closeInvalid) closes the connections of named users
+	// that these do not list.
+	c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(g.as, apps...))})
 	d.log.Debug("bus connection admitted", "address", from, "actor", g.as.Actor(), "tenant", g.as.Tenant, "app", g.as.App)
 	return true
 }

@@ -87,9 +87,8 @@ func (r *register) absent(away bool) {
 	r.away = away
 }
 
-// guarded is a server that authenticates by tokens, with a leader inside that answers calls and has offers for two apps
-// of two tenants.
-func guarded(t *testing.T, cfg embedded.Config) (*embedded.Server, *natsbus.Bus, string) {
+// guarded is a server that authenticates by tokens, with a leader inside that answers calls.
+func guarded(t *testing.T, cfg embedded.Config) (*embedded.Server, *natsbus.Bus) {
 	t.Helper()
 	s, err := embedded.Start(cfg)
 	must(t, err)
@@ -100,12 +99,7 @@ func guarded(t *testing.T, cfg embedded.Config) (*embedded.Server, *natsbus.Bus,
 	must(t, leader.Serve(t.Context(), bus.ServiceStore, func(_ context.Context, from bus.Principal, _ []byte) ([]byte, error) {
 		return []byte(fmt.Sprint(from)), nil
 	}))
-	queue, err := leader.Open(within(t), 1)
-	must(t, err)
-	for _, l := range []bus.Lane{{Tenant: "default", App: "billing"}, {Tenant: "default", App: "shipping"}, {Tenant: "acme", App: "billing"}} {
-		must(t, leader.Offer(within(t), queue, l, []bus.Offer{{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "k"}}))
-	}
-	return s, leader, queue
+	return s, leader
 }
 
 func as(tenant jobs.Tenant, role bus.Role, name string) bus.Principal {
@@ -131,7 +125,7 @@ func entered(t *testing.T, s *embedded.Server, token string, p bus.Principal, ap
 }
 
 func TestATokenOpensTheBusForOneAndHisApp(t *testing.T) {
-	s, _, queue := guarded(t, embedded.Config{Admit: newRegister().admit})
+	s, leader := guarded(t, embedded.Config{Admit: newRegister().admit})
 	for _, c := range []struct {
 		token string
 		as    bus.Principal
@@ -148,17 +142,18 @@ func TestATokenOpensTheBusForOneAndHisApp(t *testing.T) {
 		if string(answer) != fmt.Sprint(c.as) {
 			t.Errorf("%v is taken for %s", c.as, answer)
 		}
-		_, done, err := b.Take(within(t), queue, bus.Lane{Tenant: c.as.Tenant, App: c.app}, 1)
-		must(t, err)
-		done()
-		must(t, b.Receive(within(t), bus.Lane{Tenant: c.as.Tenant, App: c.app, Worker: c.as.Name + "-x"}, func([]bus.Offer) {}))
-		for _, l := range []bus.Lane{{Tenant: "default", App: "billing"}, {Tenant: "default", App: "shipping"}, {Tenant: "acme", App: "billing"}} {
-			if l.Tenant == c.as.Tenant && l.App == c.app {
+		for _, at := range []bus.Address{{Tenant: "default", App: "billing"}, {Tenant: "default", App: "shipping"}, {Tenant: "acme", App: "billing"}} {
+			at.Worker = c.as.Name + "-x"
+			err := b.Accept(within(t), at, same)
+			if at.Tenant != c.as.Tenant || at.App != c.app {
+				if !errors.Is(err, jobs.Forbidden) {
+					t.Errorf("%v accepts at %v: %v", c.as, at, err)
+				}
 				continue
 			}
-			if _, _, err := b.Take(within(t), queue, bus.Lane{Tenant: l.Tenant, App: l.App}, 1); !errors.Is(err, jobs.Forbidden) {
-				t.Errorf("%v of app %s takes from app %s of tenant %s: %v", c.as, c.app, l.App, l.Tenant, err)
-			}
+			must(t, err)
+			_, err = leader.Push(within(t), at, nil)
+			must(t, err)
 		}
 	}
 	client := entered(t, s, ofClient, as("default", bus.Client, "shop"), "")
@@ -170,7 +165,7 @@ func TestATokenOpensTheBusForOneAndHisApp(t *testing.T) {
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	var log page
-	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	var all sync.WaitGroup // side by side: each waits for its penance
 	for what, c := range map[string]struct {
 		token string
@@ -222,7 +217,7 @@ func TestRefusedConnections(t *testing.T) {
 
 // The client logs where it connects, and not its token.
 func TestTheTokenIsNotInTheLogOfItsHolder(t *testing.T) {
-	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
 	for _, user := range []string{ofClient, "shop:" + ofClient} {
 		var log page
 		b, err := natsbus.Connect(within(t), strings.Replace(s.URL(), "://", "://"+user+"@", 1),
@@ -239,7 +234,7 @@ func TestTheTokenIsNotInTheLogOfItsHolder(t *testing.T) {
 // A worker that is started with a new token has its name at once; both are valid.
 func TestAnotherTokenOfTheSameApp(t *testing.T) {
 	r := newRegister()
-	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	s, _ := guarded(t, embedded.Config{Admit: r.admit})
 	w := as("default", bus.Worker, "h1")
 	for _, token := range []string{ofBilling, ofAny} {
 		b := entered(t, s, token, w, "billing")
@@ -250,7 +245,7 @@ func TestAnotherTokenOfTheSameApp(t *testing.T) {
 
 // A program that does not use natsbus gets its token's permissions, and its user name for a name.
 func TestARawConnectionWithAToken(t *testing.T) {
-	s, _, queue := guarded(t, embedded.Config{Admit: newRegister().admit})
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
 	refused := make(chan error, 100)
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofBilling), nats.CustomInboxPrefix("inbox.default.worker.raw.billing"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
@@ -272,9 +267,8 @@ func TestARawConnectionWithAToken(t *testing.T) {
 	}
 	for _, subject := range []string{
 		"call.default.worker.h1.billing.store", "call.default.worker.raw.shipping.store", "call.default.worker.raw.=none.store",
-		"call.acme.worker.raw.billing.store", "call.default.node.node-1.=none.store", "offer.1.default.billing",
-		"signal.acme.back.=none.acme.worker.raw.billing", "signal.default.back.=none.default.worker.raw.shipping", "$JS.API.STREAM.DELETE." + queue, "$JS.API.STREAM.INFO." + queue, "$SYS.REQ.SERVER.PING",
-		"$JS.API.CONSUMER.MSG.NEXT." + queue + ".billing@acme", "$JS.API.CONSUMER.MSG.NEXT." + queue + ".shipping@default",
+		"call.acme.worker.raw.billing.store", "call.default.node.node-1.=none.store", "to.default.billing.h1.x",
+		"signal.acme.log.=none.acme.worker.raw.billing", "signal.default.log.=none.default.worker.raw.shipping", "answer.default.billing.h1.x.mark.token", "$JS.API.INFO", "$SYS.REQ.SERVER.PING",
 	} {
 		must(t, nc.Publish(subject, nil))
 		expect("publish on " + subject)
@@ -289,7 +283,7 @@ func TestARawConnectionWithAToken(t *testing.T) {
 // A client that tries what it may not, all the time, does not fill the disk with lines about it.
 func TestTheLogOfRefusals(t *testing.T) {
 	var logged page
-	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&logged, nil))})
 	begun := time.Now()
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofClient), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	must(t, err)
@@ -310,7 +304,7 @@ func TestTheLogOfRefusals(t *testing.T) {
 // Subscriptions take memory of the server's.
 func TestSubscriptionsOfOneConnection(t *testing.T) {
 	t.Parallel()
-	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
 	refused := make(chan error, 100_000)
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofClient), nats.CustomInboxPrefix("inbox.default.client.raw.=none"),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) { refused <- err }))
@@ -333,7 +327,7 @@ func TestSubscriptionsOfOneConnection(t *testing.T) {
 
 // Log lines of other workers' handlers reach nodes only, with any subscription of a worker.
 func TestLogLinesAreForNodes(t *testing.T) {
-	s, leader, _ := guarded(t, embedded.Config{Admit: newRegister().admit})
+	s, leader := guarded(t, embedded.Config{Admit: newRegister().admit})
 	received := make(chan string, 10)
 	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.UserInfo("raw", ofShipping), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 	must(t, err)
@@ -358,7 +352,7 @@ func TestLogLinesAreForNodes(t *testing.T) {
 func TestAStoreThatIsStarting(t *testing.T) {
 	r := newRegister()
 	r.absent(true)
-	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	s, _ := guarded(t, embedded.Config{Admit: r.admit})
 	time.AfterFunc(300*time.Millisecond, func() { r.absent(false) })
 	entered(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing")
 }
@@ -369,7 +363,7 @@ func TestARevokedToken(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	r := newRegister()
-	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	s, _ := guarded(t, embedded.Config{Admit: r.admit})
 	closed := make(chan string, 10)
 	for name, token := range map[string]string{"stays": ofBilling, "goes": ofAny} {
 		nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.Name("carillon worker:default/"+name+" of billing"), nats.Token(token), nats.NoReconnect(),
@@ -405,47 +399,39 @@ func TestARevokedToken(t *testing.T) {
 	}
 }
 
-// A worker whose token was revoked gets nothing more, neither by name nor from the queue, with any number of attempts
-// to come back.
+// A worker whose token was revoked gets no pushes, with any number of attempts to come back.
 func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	r := newRegister()
-	s, leader, queue := guarded(t, embedded.Config{Admit: r.admit})
-	shared := bus.Lane{Tenant: "default", App: "billing"}
+	s, leader := guarded(t, embedded.Config{Admit: r.admit})
 	gone := entered(t, s, ofAny, as("default", bus.Worker, "gone"), "billing")
-	lane := bus.Lane{Tenant: "default", App: "billing", Worker: "gone-x"}
-	received := make(chan int, 100)
-	must(t, gone.Receive(within(t), lane, func(list []bus.Offer) { received <- len(list) }))
-	must(t, leader.Hand(within(t), lane, make([]bus.Offer, 1)))
-	_, done, err := gone.Take(within(t), queue, shared, 1) // what guarded has put there
-	must(t, err)
-	done()
-	taken := make(chan error, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		_, _, err := gone.Take(ctx, queue, shared, 1)
-		taken <- err
-	}()
+	at := bus.Address{Tenant: "default", App: "billing", Worker: "gone-x"}
+	received := make(chan string, 1000)
+	must(t, gone.Accept(t.Context(), at, func(push []byte) ([]byte, func()) {
+		received <- string(push)
+		return nil, nil
+	}))
+	push := func(text string) error {
+		ctx, cancel := context.WithTimeout(within(t), time.Second) // one that arrives while the connection is closed is not answered
+		defer cancel()
+		_, err := leader.Push(ctx, at, []byte(text))
+		return err
+	}
+	must(t, push("before"))
 	r.revoke(ofAny)
-	again(t, func() bool { return errors.Is(leader.Hand(within(t), lane, make([]bus.Offer, 2)), bus.ErrNoReceiver) })
+	again(t, func() bool { return errors.Is(push("meanwhile"), bus.ErrNoReceiver) })
 	for len(received) > 0 {
 		<-received
 	}
-	must(t, leader.Offer(within(t), queue, shared, make([]bus.Offer, 3)))
+	// By the time that another one has connected and is reached, it would have come back.
 	stays := entered(t, s, ofBilling, as("default", bus.Worker, "stays"), "billing")
-	list, done, err := stays.Take(within(t), queue, shared, 1)
+	there := bus.Address{Tenant: "default", App: "billing", Worker: "stays-x"}
+	must(t, stays.Accept(t.Context(), there, same))
+	_, err := leader.Push(within(t), there, nil)
 	must(t, err)
-	done()
-	if len(list) != 3 {
-		t.Errorf("%d offers are left", len(list))
-	}
-	if err := leader.Hand(within(t), lane, make([]bus.Offer, 2)); !errors.Is(err, bus.ErrNoReceiver) || len(received) > 0 {
-		t.Errorf("it gets offers: %v", err)
-	}
-	cancel()
-	if err := <-taken; err == nil {
-		t.Error("it took offers")
+	if err := push("after"); !errors.Is(err, bus.ErrNoReceiver) || len(received) > 0 {
+		t.Errorf("it gets pushes: %v", err)
 	}
 }
 
@@ -453,7 +439,7 @@ func TestAWorkerWithARevokedTokenGetsNothing(t *testing.T) {
 func TestManyWrongTokens(t *testing.T) {
 	t.Parallel()
 	var log page
-	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	begun := time.Now()
 	var wrong sync.WaitGroup
 	for i := range 30 {
@@ -492,7 +478,7 @@ func certificate(t *testing.T) (*tls.Config, *x509.CertPool) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	server, pool := certificate(t)
-	s, _, _ := guarded(t, embedded.Config{Admit: newRegister().admit, TLS: server})
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit, TLS: server})
 	if !strings.HasPrefix(s.URL(), "tls://") {
 		t.Errorf("it is at %s", s.URL())
 	}
@@ -528,7 +514,7 @@ func TestAStoreThatIsAway(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
 	r := newRegister()
-	s, _, _ := guarded(t, embedded.Config{Admit: r.admit})
+	s, _ := guarded(t, embedded.Config{Admit: r.admit})
 	r.absent(true)
 	if _, err := enter(t, s, ofBilling, as("default", bus.Worker, "h1"), "billing"); err == nil || errors.Is(err, jobs.Forbidden) {
 		t.Errorf("it gets %v", err)

@@ -11,15 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/bustest/freeport"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/internal/tests"
-	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
@@ -109,117 +105,52 @@ func (h *three) urls(first int) string {
 	return strings.Join(all, ",")
 }
 
-// open opens the queue of a term as soon as that is possible, and returns how long that took.
-func open(t *testing.T, b *natsbus.Bus, term uint64) (queue string, took time.Duration) {
+// reach pushes to a worker until it answers: a server that has just come may not know of it yet, and a worker whose server
+// died connects to another one.
+func reach(t *testing.T, leader *natsbus.Bus, to bus.Address) {
 	t.Helper()
-	began := time.Now()
-	for {
-		queue, err := b.Open(t.Context(), term)
+	for ctx := within(t); ; time.Sleep(5 * time.Millisecond) {
+		limited, cancel := context.WithTimeout(ctx, 2*time.Second) // what is pushed while a server dies gets no answer
+		_, err := leader.Push(limited, to, []byte("a run"))
+		cancel()
 		if err == nil {
-			return queue, time.Since(began)
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatalf("the queue of term %d: %v", term, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// offered offers a run. A server that has just come may not answer yet: then the leader opens the queue again.
-func offered(t *testing.T, leader *natsbus.Bus, queue string, term uint64, lane bus.Lane, offer bus.Offer) string {
-	t.Helper()
-	for began := time.Now(); ; {
-		err := leader.Offer(t.Context(), queue, lane, []bus.Offer{offer})
-		if err == nil {
-			return queue
-		}
-		if time.Since(began) > time.Minute {
-			t.Fatal(err)
-		}
-		t.Log(err)
-		queue, _ = open(t, leader, term)
-	}
-}
-
-// taken has a worker take the offer of a run, as soon as its server knows the queue.
-func taken(t *testing.T, w *natsbus.Bus, queue string, lane bus.Lane, offer bus.Offer) {
-	t.Helper()
-	for began := time.Now(); ; time.Sleep(20 * time.Millisecond) {
-		list, done, err := w.Take(within(t), queue, lane, 1)
-		if err == nil {
-			if len(list) != 1 || list[0] != offer {
-				t.Fatalf("a worker takes %v, not %v", list, offer)
-			}
-			done()
 			return
 		}
-		if !errors.Is(err, bus.ErrNoReceiver) || time.Since(began) > time.Minute {
-			t.Fatalf("a worker takes: %v", err)
+		if ctx.Err() != nil {
+			t.Fatal(err)
 		}
 	}
 }
 
-// keeper is the server that keeps a stream.
-func keeper(t *testing.T, url, stream string) string {
+// worker is a worker that accepts pushes, at the first of these servers that it can reach.
+func worker(t *testing.T, name, urls string) bus.Address {
 	t.Helper()
-	nc, err := nats.Connect(url, nats.Timeout(time.Minute))
+	b, err := natsbus.Connect(within(t), urls, natsbus.Config{As: bus.Principal{Tenant: "default", Role: bus.Worker, Name: name, App: "bells"}})
 	must(t, err)
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	must(t, err)
-	s, err := js.Stream(within(t), stream)
-	must(t, err)
-	return s.CachedInfo().Cluster.Leader
+	t.Cleanup(func() { must(t, b.Close()) })
+	at := bus.Address{Tenant: "default", App: "bells", Worker: name}
+	must(t, b.Accept(t.Context(), at, same))
+	return at
 }
 
-// Three servers are one bus: the leader keeps the queue on its own server, workers at any server take from it, and when
-// the leader's server dies all continue at the others.
+// Three servers are one bus: a leader at any of them reaches workers at each, and when a server dies all continue at the
+// others.
 func TestCluster(t *testing.T) {
 	t.Parallel()
 	h := newThree(t)
-	queue, took := open(t, h.nodes[1], 1)
-	t.Logf("the first queue took %v", took)
-	if at := keeper(t, h.servers[0].URL(), queue); at != "N1" {
-		t.Errorf("the queue of N1 is kept at %s", at)
+	var workers []bus.Address
+	for i := range h.servers {
+		workers = append(workers, worker(t, fmt.Sprintf("w%d", i), h.urls(i)))
 	}
-	lane := bus.Lane{Tenant: "default", App: "bells"}
-	worker := func(first int) *natsbus.Bus {
-		b, err := natsbus.Connect(within(t), h.urls(first), natsbus.Config{As: bus.Principal{Tenant: "default", Role: bus.Worker, Name: fmt.Sprintf("w%d", first), App: "bells"}})
-		must(t, err)
-		t.Cleanup(func() { must(t, b.Close()) })
-		return b
+	for _, to := range workers {
+		reach(t, h.nodes[1], to)
 	}
-	for _, at := range []int{0, 1} {
-		offer := bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "bells.ring"}
-		queue = offered(t, h.nodes[1], queue, 1, lane, offer)
-		taken(t, worker(at), queue, lane, offer)
-	}
-
-	// The server of the leader dies. N2 leads, and the worker that was at the dead server is there again.
-	w := worker(1)
-	hers := bus.Lane{Tenant: "default", App: "bells", Worker: "w1"}
-	must(t, w.Receive(t.Context(), hers, func([]bus.Offer) {}))
 	must(t, h.servers[1].Stop())
 	died := time.Now()
-	list := []bus.Offer{{ID: jobs.NewID(died), Attempt: 1, Key: "bells.ring"}}
-	for {
-		err := h.nodes[2].Hand(t.Context(), hers, list)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, bus.ErrNoReceiver) && !errors.Is(err, context.DeadlineExceeded) || time.Since(died) > time.Minute {
-			t.Fatal(err)
-		}
-		time.Sleep(5 * time.Millisecond)
+	for _, to := range workers {
+		reach(t, h.nodes[2], to)
 	}
-	t.Logf("the worker can be sent offers %v after its server died", time.Since(died))
-	queue, _ = open(t, h.nodes[2], 2)
-	t.Logf("the queue of the next term is there %v after the server died", time.Since(died))
-	if at := keeper(t, h.servers[2].URL(), queue); at != "N2" {
-		t.Errorf("the queue of N2 is kept at %s", at)
-	}
-	queue = offered(t, h.nodes[2], queue, 2, lane, list[0])
-	taken(t, w, queue, lane, list[0])
+	t.Logf("all workers are reached %v after a server died", time.Since(died))
 }
 
 // reaches reports whether a node at one server is answered by a service at another one.
@@ -303,8 +234,8 @@ func TestClusterKeepsStrangersOut(t *testing.T) {
 	}
 }
 
-// The first server of a cluster needs no second one to keep a queue, and later ones join while it runs: three then
-// survive its death, and it is one of them when it comes back.
+// The first server of a cluster works alone, and others join while it runs: they continue without it, and with it again
+// when it comes back.
 func TestGrowFromOne(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
@@ -312,12 +243,11 @@ func TestGrowFromOne(t *testing.T) {
 	for range 3 {
 		addrs = append(addrs, freeport.Address(t))
 	}
-	dirs := []string{t.TempDir(), t.TempDir(), t.TempDir()}
 	between := newCircle(t)
 	begin := func(i int) (*embedded.Server, *natsbus.Bus) {
 		t.Helper()
 		name := fmt.Sprintf("N%d", i)
-		s, err := embedded.Start(embedded.Config{Name: name, Dir: dirs[i], Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs[:i+1], TLS: between.tls(name), First: i == 0}})
+		s, err := embedded.Start(embedded.Config{Name: name, Cluster: embedded.Cluster{Addr: addrs[i], Routes: addrs[:i], TLS: between.tls(name)}})
 		must(t, err)
 		t.Cleanup(func() { must(t, s.Stop()) })
 		b, err := natsbus.Connect(within(t), "", natsbus.Config{As: bus.Principal{Role: bus.Node, Name: name}, InProcess: s})
@@ -325,29 +255,22 @@ func TestGrowFromOne(t *testing.T) {
 		t.Cleanup(func() { must(t, b.Close()) })
 		return s, b
 	}
-	lane := bus.Lane{Tenant: "default", App: "bells"}
-	works := func(what string, leader *natsbus.Bus, term uint64, at ...*embedded.Server) {
+	count := 0
+	works := func(leader *natsbus.Bus, at ...*embedded.Server) {
 		t.Helper()
-		queue, took := open(t, leader, term)
-		t.Logf("%s: the queue took %v", what, took)
-		for i, s := range at {
-			offer := bus.Offer{ID: jobs.NewID(time.Now()), Attempt: 1, Key: "bells.ring"}
-			queue = offered(t, leader, queue, term, lane, offer)
-			w, err := natsbus.Connect(within(t), s.URL(), natsbus.Config{As: bus.Principal{Tenant: "default", Role: bus.Worker, Name: fmt.Sprintf("w%d-%d", term, i), App: "bells"}})
-			must(t, err)
-			taken(t, w, queue, lane, offer)
-			must(t, w.Close())
+		for _, s := range at {
+			count++
+			reach(t, leader, worker(t, fmt.Sprintf("w%d", count), s.URL()))
 		}
 	}
 	first, b0 := begin(0)
-	works("one", b0, 1, first)
+	works(b0, first)
 	second, b1 := begin(1)
-	works("two", b0, 2, first, second)
+	works(b0, first, second)
 	third, b2 := begin(2)
-	works("three", b2, 3, first, second, third)
-	// The servers need a moment to know each other; then the first may die.
+	works(b2, first, second, third)
 	must(t, first.Stop())
-	works("without the first", b1, 4, second, third)
+	works(b1, second, third)
 	again, b0 := begin(0)
-	works("with the first again", b0, 5, again, second, third)
+	works(b0, again)
 }

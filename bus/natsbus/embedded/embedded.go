@@ -6,7 +6,7 @@
 //	s, err := embedded.Start(embedded.Config{Port: 4222})
 //	b, err := natsbus.Connect(ctx, "", natsbus.Config{As: node, InProcess: s})
 //
-// Its streams are in memory: a server that stops has lost all offers, and they are made again.
+// It stores nothing and runs no JetStream.
 package embedded
 
 import (
@@ -16,7 +16,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -32,9 +31,6 @@ import (
 const MaxPayload = 8 << 20
 
 const (
-	// memory is the most that all streams may take. Two terms' streams exist side by side for a moment.
-	memory = 256 << 20
-	disk   = 1 << 30
 	// maxSubs is how many subscriptions a connection may have. Ours have some tens; each costs a kilobyte.
 	maxSubs = 4096
 	// startTime is how long a server may take to start.
@@ -63,8 +59,7 @@ type Config struct {
 	// Cluster joins the server with those of other nodes. Default: it is alone.
 	Cluster Cluster
 
-	Dir        string // where JetStream keeps what little it has to. Default: a temporary one
-	MaxPayload int    // most bytes of a message. Default: MaxPayload
+	MaxPayload int // most bytes of a message. Default: MaxPayload
 
 	// Logger gets the server's log. Default: none.
 	Logger *slog.Logger
@@ -75,9 +70,7 @@ type Server struct {
 	options *server.Options
 	cluster Cluster
 	log     *lines
-	temp    string // to be removed
 	tls     bool
-	tag     string // "" = no cluster
 
 	verifier verifier // of other servers; unused without TLS between them
 
@@ -96,13 +89,7 @@ func Start(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{}
-	if options.StoreDir == "" {
-		if s.temp, err = os.MkdirTemp("", "carillon-nats-"); err != nil {
-			return nil, fmt.Errorf("start the NATS server: %w", err)
-		}
-		options.StoreDir = s.temp
-	}
-	if cfg.Admit != nil || len(cfg.Users) == 0 && !cfg.Cluster.alone() {
+	if cfg.Admit != nil {
 		s.authenticator = newAuthenticator(cfg.Admit, cfg.Logger, &s.nats)
 		options.CustomClientAuthentication = s.authenticator
 		options.AuthTimeout = authTimeout.Seconds()
@@ -111,19 +98,11 @@ func Start(cfg Config) (*Server, error) {
 		options.Cluster.TLSConfig = s.verifier.remembering(options.Cluster.TLSConfig)
 	}
 	s.tls = cfg.TLS != nil
-	if !cfg.Cluster.alone() {
-		s.tag = options.Tags[0]
-	}
 	s.options, s.cluster, s.log = options, cfg.Cluster, newLines(cfg.Logger, cfg.Admit != nil)
 	if err := s.run(); err != nil {
-		return nil, errors.Join(err, s.clean())
+		return nil, err
 	}
-	end := s.guard()
-	if !cfg.Cluster.alone() && cfg.Cluster.First {
-		if err := s.temporaryPeer(end); err != nil {
-			return nil, errors.Join(err, s.Stop())
-		}
-	}
+	s.guard()
 	return s, nil
 }
 
@@ -132,11 +111,6 @@ func (s *Server) run() error {
 	n, err := server.NewServer(s.options.Clone())
 	if err != nil {
 		return fmt.Errorf("start the NATS server: %w", err)
-	}
-	if !s.cluster.alone() {
-		if err := s.cluster.begin(s.options, n.NodeName()); err != nil {
-			return err
-		}
 	}
 	s.nats.Store(n)
 	n.SetLoggerV2(s.log, false, false, false)
@@ -164,8 +138,7 @@ func (s *Server) Unlock() error {
 	return nil
 }
 
-// Lock ends all connections and stops listening. Those of this process find the server again at once; its queues are
-// empty then.
+// Lock ends all connections and stops listening. Those of this process find the server again at once.
 func (s *Server) Lock() error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -181,8 +154,8 @@ func (s *Server) Lock() error {
 	return s.run()
 }
 
-// guard watches the sessions and the routes for as long as the server runs, and returns when it ends.
-func (s *Server) guard() (ended <-chan struct{}) {
+// guard watches the sessions and the routes for as long as the server runs.
+func (s *Server) guard() {
 	end := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(end) })
 	if s.authenticator != nil {
@@ -191,12 +164,11 @@ func (s *Server) guard() (ended <-chan struct{}) {
 	if s.cluster.TLS != nil {
 		s.idle.Go(func() { s.verifyRoutes(end) })
 	}
-	return end
 }
 
 // Insider returns the token of our own process: natsbus.Insider.
 func (s *Server) Insider() (token string) {
-	if s.authenticator == nil || s.authenticator.admit == nil {
+	if s.authenticator == nil {
 		return ""
 	}
 	return s.authenticator.secret
@@ -207,9 +179,6 @@ func (s *Server) ready() error {
 	n, log := s.nats.Load(), s.log
 	for deadline := time.Now().Add(startTime); time.Now().Before(deadline); {
 		if n.ReadyForConnections(50 * time.Millisecond) {
-			if !n.JetStreamEnabled() {
-				break
-			}
 			return nil
 		}
 		if err := log.worst(); err != nil {
@@ -221,19 +190,14 @@ func (s *Server) ready() error {
 
 func (cfg Config) options() (*server.Options, error) {
 	o := &server.Options{
-		ServerName:             cmp.Or(cfg.Name, "carillon"),
-		Host:                   cmp.Or(cfg.Host, "127.0.0.1"),
-		Port:                   cmp.Or(cfg.Port, server.RANDOM_PORT),
-		DontListen:             cfg.DontListen || cfg.Shut,
-		MaxPayload:             int32(cmp.Or(cfg.MaxPayload, MaxPayload)),
-		MaxSubs:                maxSubs,
-		JetStream:              true,
-		JetStreamMaxMemory:     memory,
-		JetStreamMaxStore:      disk,
-		StoreDir:               cfg.Dir,
-		NoSigs:                 true, // signals are for the program, not for a server in it
-		NoLog:                  cfg.Logger == nil,
-		DisableJetStreamBanner: true,
+		ServerName: cmp.Or(cfg.Name, "carillon"),
+		Host:       cmp.Or(cfg.Host, "127.0.0.1"),
+		Port:       cmp.Or(cfg.Port, server.RANDOM_PORT),
+		DontListen: cfg.DontListen || cfg.Shut,
+		MaxPayload: int32(cmp.Or(cfg.MaxPayload, MaxPayload)),
+		MaxSubs:    maxSubs,
+		NoSigs:     true, // signals are for the program, not for a server in it
+		NoLog:      cfg.Logger == nil,
 	}
 	if cfg.Admit != nil && len(cfg.Users) > 0 {
 		return nil, kernel.Invalid("both users and tokens are configured: a server authenticates by one of them")
@@ -290,12 +254,5 @@ func (s *Server) Stop() error {
 	n := s.nats.Load()
 	n.Shutdown()
 	n.WaitForShutdown()
-	return s.clean()
-}
-
-func (s *Server) clean() error {
-	if s.temp == "" {
-		return nil
-	}
-	return os.RemoveAll(s.temp)
+	return nil
 }

@@ -34,7 +34,7 @@ func newLines(to *slog.Logger, authenticator bool) *lines {
 const settling = 10 * time.Second
 
 // settles matches what a server reports while it starts, or while another one joins or restarts.
-var settles = regexp.MustCompile(`handshake error|not established contact with a meta leader|Waiting for routing|to route|Router connection|Route Error`)
+var settles = regexp.MustCompile(`handshake error|to route|Router connection|Route Error`)
 
 // varying matches what differs between lines of one kind: subjects, accounts, ports and numbers of connections.
 var varying = regexp.MustCompile(`"[^"]*"|'[^']*'|\[[^\]]*\]|[0-9]+`)
@@ -76,14 +76,13 @@ func (l *lines) worst() error {
 // Noticef logs what a server does all day.
 func (l *lines) Noticef(format string, v ...any) { l.write(slog.LevelDebug, format, v) }
 
-// expected matches warnings that mean no harm: names in certificates are not checked because keys are (see mutual), and
-// a server that was killed rebuilds the state of streams, whose offers are sent again in any case.
-var expected = regexp.MustCompile(`solicited routes will not be verified|Metalayer blocking snapshot|Recovering stream state from index|Stream state outdated|past last stream sequence`)
+// expected is in a warning that means no harm: names in certificates are not checked because keys are (see mutual).
+const expected = "solicited routes will not be verified"
 
 // Warnf logs what may be wrong.
 func (l *lines) Warnf(format string, v ...any) {
 	level := slog.LevelWarn
-	if expected.MatchString(fmt.Sprintf(format, v...)) {
+	if strings.Contains(fmt.Sprintf(format, v...), expected) {
 		level = slog.LevelDebug
 	}
 	l.write(level, format, v)

@@ -48,7 +48,7 @@ func TestLinesOfOneKind(t *testing.T) {
 		for i := range 100 {
 			l.Errorf("%s - %s%s", "127.0.0.1:"+strings.Repeat("1", i%5+1)+" - cid:7", `Publish Violation - Subject "a`+strings.Repeat("x", i)+`"`, "")
 		}
-		l.Errorf("JetStream failed to store a msg on stream: %v", "no space left on device")
+		l.Errorf("Error listening on port: %v", "address already in use")
 		synctest.Wait()
 		if n, errors := strings.Count(b.String(), "level=WARN"), strings.Count(b.String(), "level=ERROR"); n != 1 || errors != 1 {
 			t.Errorf("%d warnings and %d errors, want one of each:\n%s", n, errors, &b)

@@ -25,8 +25,5 @@ func (s *Server) State() string {
 	default:
 		text += fmt.Sprintf(", %d other servers", len(routes))
 	}
-	if n := s.Peers(); n > 0 {
-		text += fmt.Sprintf(", a group of %d", n)
-	}
 	return text
 }

@@ -1,4 +1,4 @@
-package worker
+package pool
 
 import (
 	"runtime"
@@ -21,14 +21,14 @@ func TestPool(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls atomic.Int64
 				open := make(chan struct{})
-				c := newPool(func(*attempt) { handle(func() { calls.Add(1) }, open) })
+				c := New(func(int) { handle(func() { calls.Add(1) }, open) })
 				for range 2 { // the second time, some wait already
 					calls.Store(0)
 					var senders sync.WaitGroup
 					for range 4 {
 						senders.Go(func() {
 							for range n / 4 {
-								c.see(&attempt{})
+								c.Call(1)
 							}
 						})
 					}
@@ -44,10 +44,10 @@ func TestPool(t *testing.T) {
 				idle, waiting := c.idle, len(c.queue)-c.first
 				c.mu.Unlock()
 				if idle > mostIdle || waiting != 0 {
-					t.Errorf("%d members wait, %d attempts do", idle, waiting)
+					t.Errorf("%d members wait, %d calls do", idle, waiting)
 				}
-				c.dismiss()
-				c.see(&attempt{}) // late, and called all the same
+				c.Dismiss()
+				c.Call(1) // late, and called all the same
 				synctest.Wait()
 				if got := calls.Load(); got != n+1 {
 					t.Errorf("%d of %d were called", got, n+1)
@@ -59,13 +59,15 @@ func TestPool(t *testing.T) {
 
 // A queue that is never empty does not grow for ever.
 func TestPoolQueueIsReused(t *testing.T) {
-	c := newPool(func(*attempt) {})
+	c := New(func(int) {})
 	c.coming = true // no goroutine comes
 	for range 10_000 {
-		c.see(&attempt{})
+		c.Call(1)
 		c.mu.Lock()
-		if len(c.queue)-c.first > 2 && c.next() == nil {
-			t.Fatal("the queue is empty")
+		if len(c.queue)-c.first > 2 {
+			if _, ok := c.next(); !ok {
+				t.Fatal("the queue is empty")
+			}
 		}
 		c.mu.Unlock()
 	}
