@@ -54,8 +54,10 @@ func (c *change) apply() error {
 	switch k := c.env.Command.(type) {
 	case kernel.Create:
 		return c.create(k)
-	case kernel.Claim:
-		return c.claim(k)
+	case kernel.Start:
+		return c.start(k)
+	case kernel.Unstart:
+		return c.unstart(k)
 	case kernel.Finish:
 		return c.finish(k)
 	case kernel.Fire:
@@ -215,18 +217,23 @@ func (c *change) store(run *kernel.Run, from jobs.State) {
 	}
 }
 
-// turn numbers a run that can be claimed from now on. One that could be claimed before keeps its place.
+// turn numbers a run that is ready from now on. One that was ready before keeps its place, and so does one that is
+// Processing, in case its start is taken back.
 func (c *change) turn(run *kernel.Run) {
-	if !run.Offerable() {
+	if run.State == jobs.Processing {
+		return
+	}
+	if !run.Ready() {
 		run.Turn = 0
 		return
 	}
-	if before := c.live(run.ID); before != nil && before.Offerable() {
+	switch before := c.live(run.ID); {
+	case before != nil && (before.Ready() || c.env.Command.Verb() == kernel.VerbUnstart):
 		run.Turn = before.Turn
-		return
+	default:
+		c.turns++
+		run.Turn, run.Queued = c.turns, c.at
 	}
-	c.turns++
-	run.Turn, run.Queued = c.turns, c.at
 }
 
 // tally counts what the dashboard's charts show: runs that became due, and how attempts and runs ended.
@@ -234,5 +241,9 @@ func (c *change) tally(run *kernel.Run) {
 	if run.State == jobs.Scheduled || run.State == jobs.Processing && !c.nextTally() {
 		return
 	}
-	c.tx.Put(&kernel.Tally{Tenant: run.Tenant, Job: run.Job, State: run.State, Hour: c.at.Truncate(time.Hour).UnixNano(), N: 1})
+	t := kernel.Tally{Tenant: run.Tenant, Job: run.Job, Span: kernel.Hour, At: kernel.Hour.Start(c.at)}
+	if t.Runs[run.State] = 1; run.State == jobs.Succeeded {
+		t.Took = c.at.Sub(run.Started)
+	}
+	c.tx.Put(&t)
 }

@@ -143,22 +143,30 @@ func (c *change) trim(k kernel.PurgeAudit) error {
 	c.effect.Existing = true
 	for _, ref := range k.Refs {
 		ref.Tenant = c.env.Tenant
-		if row := c.tx.Get(ref); row != nil {
-			if at, ok := DoneAt(row); ok && at.Before(before) {
-				c.tx.Delete(ref)
-				c.effect.Existing = false
+		row := c.tx.Get(ref)
+		if row == nil {
+			continue
+		}
+		if t, ok := row.(*kernel.Tally); ok && t.Span == kernel.Hour && !t.End().After(c.at.Add(-kernel.KeepHours)) {
+			c.tx.Delete(ref)
+			if day := t.Daily(); !day.End().Before(before) { // or it would be purged when this command is sent again
+				c.tx.Put(day)
 			}
+			c.effect.Existing = false
+		} else if at, ok := DoneAt(row); ok && at.Before(before) {
+			c.tx.Delete(ref)
+			c.effect.Existing = false
 		}
 	}
 	return nil
 }
 
 // DoneAt is when a row became history, or false if it has not. An expired session is of no interest: it counts as if
-// it had been history for as long as history is kept.
+// it had been history for as long as history is kept. An hour's tally never is history: it becomes part of its day's.
 func DoneAt(row kernel.Row) (time.Time, bool) {
 	switch row := row.(type) {
 	case *kernel.Tally:
-		return time.Unix(0, row.Hour).UTC().Add(time.Hour), true
+		return row.End(), row.Span == kernel.Day
 	case *kernel.Missed:
 		return row.To, true
 	case *kernel.Session:

@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Broadcasts. A run of a broadcast passes its gates as one run. When it can be claimed the leader names the workers,
+// Broadcasts. A run of a broadcast passes its gates as one run. When it is ready the leader names the workers,
 // which only the leader knows: then it becomes one run for each. Its slots are taken until the last of those has
 // given them up; a row counts the rest.
 
@@ -41,7 +41,7 @@ func (c *change) expand(k kernel.Expand) error {
 	if !row.Place.Unexpanded() {
 		return c.existing(row)
 	}
-	if !row.Offerable() {
+	if !row.Ready() {
 		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot be expanded", row.ID, row.State)
 	}
 	run := *row

@@ -1,7 +1,6 @@
 package metastore
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -468,7 +467,7 @@ func (c *change) handOn(k kernel.Hand) error {
 func (c *change) limits(d, before *kernel.Definition) {
 	c.limit(d.Tenant, kernel.JobGate(d.UID), jobs.Limit{Max: d.Policy.MaxConcurrency, Rate: d.Policy.Rate})
 	// Several jobs may name one limit: the last change wins. Pausing a job does not change its limits.
-	anew := before == nil || !reflect.DeepEqual(d.Code.Limits, before.Code.Limits) || !reflect.DeepEqual(d.Edits.Limits, before.Edits.Limits)
+	anew := before == nil || !sameLimits(d.Code.Limits, before.Code.Limits) || !sameLimits(d.Edits.Limits, before.Edits.Limits)
 	for _, l := range d.Policy.Limits {
 		changed := anew || !slices.Contains(before.Policy.Limits, l)
 		if l.By == "" {
@@ -482,6 +481,11 @@ func (c *change) limits(d, before *kernel.Definition) {
 			c.tx.Put(bound)
 		}
 	}
+}
+
+// sameLimits compares settings. A row that was stored meanwhile has no list where another one has an empty one.
+func sameLimits(a, b *[]jobs.Limit) bool {
+	return a == b || a != nil && b != nil && slices.Equal(*a, *b)
 }
 
 func (c *change) limit(tenant jobs.Tenant, name string, l jobs.Limit) {

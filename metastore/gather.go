@@ -160,7 +160,9 @@ func (g *gathering) named(e *kernel.Envelope) {
 	case kernel.Release:
 		g.ref(kernel.GlobalRef(t))
 		g.ref(kernel.RunRef(t, k.ID))
-	case kernel.Claim:
+	case kernel.Start:
+		g.ref(kernel.RunRef(t, k.ID))
+	case kernel.Unstart:
 		g.ref(kernel.RunRef(t, k.ID))
 	case kernel.Finish:
 		g.ref(kernel.RunRef(t, k.ID))
@@ -442,7 +444,9 @@ func runOf(k kernel.Command) jobs.ID {
 	switch k := k.(type) {
 	case kernel.Release:
 		return k.ID
-	case kernel.Claim:
+	case kernel.Start:
+		return k.ID
+	case kernel.Unstart:
 		return k.ID
 	case kernel.Finish:
 		return k.ID

@@ -75,11 +75,16 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	}
 	g.waiting = append(g.waiting, s)
 	g.size += len(batch)
-	if g.busy == 0 || g.busy < g.inFlight && g.size >= g.most/large {
+	begins := g.busy == 0 || g.busy < g.inFlight && g.size >= g.most/large
+	if begins {
 		g.busy++
-		go g.run()
 	}
 	g.mu.Unlock()
+	if _, limited := ctx.Deadline(); begins && limited {
+		go g.run()
+	} else if begins { // switching to another goroutine and back takes longer than all else here
+		g.runOnce()
+	}
 	select {
 	case <-s.done:
 		return s.results
@@ -106,46 +111,65 @@ func (g *Group) takeBack(s *share) bool {
 
 // run commits until no share waits.
 func (g *Group) run() {
-	for {
-		// Callers that were just answered mostly send their next command at once. They go first: else one would have
-		// the next commit alone, and the others would wait for one more.
-		runtime.Gosched()
-		g.mu.Lock()
-		if len(g.waiting) == 0 || g.busy > 1 && g.size < g.most/large {
-			g.busy--
-			g.mu.Unlock()
-			return
-		}
-		n, size := 1, len(g.waiting[0].batch)
-		for n < len(g.waiting) && size+len(g.waiting[n].batch) <= g.most {
-			size += len(g.waiting[n].batch)
-			n++
-		}
-		shares := g.waiting[:n:n]
-		g.waiting = g.waiting[n:]
-		g.size -= size
-		g.mu.Unlock()
+	for g.next() {
+	}
+}
 
-		all := shares[0].batch
-		if n > 1 {
-			all = make([]kernel.Envelope, 0, size)
-			for _, s := range shares {
-				all = append(all, s.batch...)
-			}
-		}
-		began := time.Now()
-		results := g.commit(all)
-		took := time.Since(began)
-		g.mu.Lock()
-		g.stats.Commits++
-		g.stats.Commands += uint64(size)
-		g.stats.Sizes.Observe(float64(size))
-		g.stats.Seconds.Observe(took.Seconds())
+// runOnce commits, and has what waits then committed by another goroutine.
+func (g *Group) runOnce() {
+	if !g.next() {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting) > 0 {
+		go g.run()
+	} else {
+		g.busy--
+	}
+}
+
+// next commits the first shares that wait. It returns false when there are none, or too few beside another commit.
+func (g *Group) next() bool {
+	// Callers that were just answered mostly send their next command at once. They go first: else one would have the
+	// next commit alone, and the others would wait for one more.
+	runtime.Gosched()
+	g.mu.Lock()
+	if len(g.waiting) == 0 || g.busy > 1 && g.size < g.most/large {
+		g.busy--
 		g.mu.Unlock()
+		return false
+	}
+	n, size := 1, len(g.waiting[0].batch)
+	for n < len(g.waiting) && size+len(g.waiting[n].batch) <= g.most {
+		size += len(g.waiting[n].batch)
+		n++
+	}
+	shares := g.waiting[:n:n]
+	g.waiting = g.waiting[n:]
+	g.size -= size
+	g.mu.Unlock()
+
+	all := shares[0].batch
+	if n > 1 {
+		all = make([]kernel.Envelope, 0, size)
 		for _, s := range shares {
-			s.results = results[:len(s.batch):len(s.batch)]
-			results = results[len(s.batch):]
-			close(s.done)
+			all = append(all, s.batch...)
 		}
 	}
+	began := time.Now()
+	results := g.commit(all)
+	took := time.Since(began)
+	g.mu.Lock()
+	g.stats.Commits++
+	g.stats.Commands += uint64(size)
+	g.stats.Sizes.Observe(float64(size))
+	g.stats.Seconds.Observe(took.Seconds())
+	g.mu.Unlock()
+	for _, s := range shares {
+		s.results = results[:len(s.batch):len(s.batch)]
+		results = results[len(s.batch):]
+		close(s.done)
+	}
+	return true
 }

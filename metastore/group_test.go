@@ -159,3 +159,34 @@ func TestGroupIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// A caller commits what waits with it, not what comes later: others go on with that.
+func TestGroupCallerIsNotHeldUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow()
+		g := NewGroup(10, 1, s.commit)
+		began := time.Now()
+		took := make(chan time.Duration, 3)
+		for i := range 3 {
+			go func() {
+				g.Apply(context.Background(), letters("c", 10))
+				took <- time.Since(began)
+			}()
+			time.Sleep(time.Duration(i+1) * time.Millisecond)
+		}
+		for i := range 3 {
+			if d := <-took; d != time.Duration(i+1)*time.Second {
+				t.Errorf("caller %d was answered after %v", i, d)
+			}
+		}
+		if !slices.Equal(s.sizes, []int{10, 10, 10}) {
+			t.Errorf("commits of %v commands", s.sizes)
+		}
+		for i := range 2 {
+			synctest.Wait() // it is at rest
+			if g.Apply(context.Background(), letters("again", 1)); len(s.sizes) != 4+i {
+				t.Errorf("commits of %v commands", s.sizes)
+			}
+		}
+	})
+}

@@ -54,7 +54,7 @@ type Reader interface {
 	Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Missed, error)
 	// History is a job's former policies; empty if it was never changed.
 	History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error)
-	// Counts returns how many runs are in each state now (live states), and how many entered each state per hour.
+	// Counts returns how many runs are in each state now (live states), and how many entered each state by hour and day.
 	Counts(ctx context.Context, q CountQuery) (Counts, error)
 	// Global is the tenant's settings and counters; never nil without an error.
 	Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error)
@@ -101,6 +101,8 @@ type DefinitionQuery struct {
 	Since  uint64     // only those with a change number above this; ordered by it
 	After  jobs.Key   // page: keys after this one; ordered by key
 	Limit  int        // 0 = all
+	// Changes orders by the change number, with what remains of deleted jobs, even if Since is 0.
+	Changes bool
 }
 
 // RunQuery selects runs of a tenant. Empty fields do not filter.
@@ -116,6 +118,7 @@ type RunQuery struct {
 	App    string     // of the job when the run was created
 	Match  string     // a pattern of job keys (see CheckMatch)
 	Jobs   []jobs.Key // of one of these jobs, sorted; nil = of all
+	Args   []Arg      // with all of these arguments
 	From   time.Time  // created at or after
 	To     time.Time  // created before
 	Cursor string     // Page.Next of the page before
@@ -136,16 +139,21 @@ type Page struct {
 type CountQuery struct {
 	Tenant   jobs.Tenant
 	Job      jobs.Key  // "" = all jobs
+	App      string    // without Job: only of this app's jobs, deleted ones included; "" = of all apps
 	Payer    string    // whose runs Waiting counts (see kernel.Payer)
-	From, To time.Time // of the hours; zero = none are wanted
+	From, To time.Time // of the tallies; zero = none are wanted
+	Jobs     bool      // only how many jobs App has: Counts.Jobs
 }
 
 // Counts answers a CountQuery.
 type Counts struct {
-	Live  map[jobs.State]int // unsettled runs, by state
-	Hours []kernel.Tally     // by hour and state, oldest first; of all jobs together if no job was named
+	Live map[jobs.State]int // unsettled runs, by state
+	// Tallies are of hours and of days, oldest first, a day before its hours. Without CountQuery.Job, each is the sum of
+	// several jobs, and its Job is zero. An hour that ended more than kernel.KeepHours ago becomes part of its day.
+	Tallies []kernel.Tally
 
 	Waiting int // waiting runs of CountQuery.Payer; 0 without one
+	Jobs    int // jobs of CountQuery.App; only with CountQuery.Jobs
 }
 
 // Agenda is what the leader's duties read. It is cheap: nothing here walks the whole store.
@@ -153,12 +161,12 @@ type Agenda interface {
 	// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those
 	// (zero if there is none).
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
-	// Ready lists runs of an app that a worker may claim, in the order in which they should be offered: priority,
-	// then Run.Turn. The first limit of them, those under offer included.
+	// Ready lists runs of an app that are ready, in the order in which they should start: priority,
+	// then Run.Turn. The first limit of them.
 	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error)
-	// Lanes lists the apps that have runs to claim.
-	Lanes(ctx context.Context) ([]Lane, error)
-	// Backlog lists the same apps, each with the time since which its oldest run can be claimed: one lookup for each
+	// ReadyApps lists the apps that have ready runs.
+	ReadyApps(ctx context.Context) ([]ReadyApp, error)
+	// Backlog lists the same apps, each with the time since which its oldest run is ready: one lookup for each
 	// priority in use, however many runs wait.
 	Backlog(ctx context.Context) ([]Backlog, error)
 	// Leased lists the attempts that are under way: Processing, or ended but with a handler that has not returned.
@@ -169,8 +177,10 @@ type Agenda interface {
 	Unserved(ctx context.Context, limit int) ([]kernel.Ref, error)
 	// Expired lists unique keys that expired at or before until.
 	Expired(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error)
-	// Aged lists rows that became history before a time (see DoneAt), the oldest first: what Trim is for.
+	// Aged lists rows that became history before a time (see DoneAt), the oldest first: what PurgeAudit is for.
 	Aged(ctx context.Context, before time.Time, limit int) ([]kernel.Ref, error)
+	// Hourly lists tallies of hours that ended at or before a time, in any order: PurgeAudit adds them to their days.
+	Hourly(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error)
 	// State is the row the store keeps about itself.
 	State(ctx context.Context) (kernel.StoreRow, error)
 }
@@ -181,8 +191,8 @@ type Named struct {
 	ID     jobs.ID
 }
 
-// Lane is an app with runs to claim.
-type Lane struct {
+// ReadyApp is an app with ready runs.
+type ReadyApp struct {
 	Tenant jobs.Tenant
 	App    string
 	Ready  int
@@ -190,6 +200,6 @@ type Lane struct {
 
 // Backlog is the runs of an app that wait for a worker's slot and for nothing else.
 type Backlog struct {
-	Lane
+	ReadyApp
 	Since time.Time // Run.Queued of the oldest
 }

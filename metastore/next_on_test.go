@@ -33,10 +33,8 @@ func TestNextRules(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, tally := range counts.Hours {
-			if tally.State == jobs.Processing {
-				n += tally.N
-			}
+		for _, tally := range counts.Tallies {
+			n += tally.Runs[jobs.Processing]
 		}
 		return n
 	}
@@ -44,7 +42,7 @@ func TestNextRules(t *testing.T) {
 	plain, noted := kernel.Create{ID: jobs.NewID(time.Now()), Key: "k"}, kernel.Create{ID: jobs.NewID(time.Now()), Key: "k"}
 	noted.Note = "first"
 	must(plain)
-	must(kernel.Claim{ID: plain.ID, Worker: "w", Attempt: 1})
+	must(kernel.Start{ID: plain.ID, Worker: "w", Attempt: 1})
 	for _, k := range []kernel.Command{noted, kernel.Annotate{ID: plain.ID, Note: "x"}} {
 		if _, err := do(k); !errors.Is(err, jobs.Conflict) {
 			t.Errorf("%T before the version is in force: %v", k, err)
@@ -60,7 +58,7 @@ func TestNextRules(t *testing.T) {
 	if run := must(kernel.Annotate{ID: noted.ID, Note: "second"}).Run(); run.Note != "second" {
 		t.Errorf("the note is %q", run.Note)
 	}
-	must(kernel.Claim{ID: noted.ID, Worker: "w", Attempt: 1})
+	must(kernel.Start{ID: noted.ID, Worker: "w", Attempt: 1})
 	if n := begun(); n != 1 {
 		t.Errorf("%d attempts are counted as they begin, want 1", n)
 	}

@@ -1,11 +1,53 @@
 package metastore
 
 import (
-	"github.com/carillon-scheduler/carillon/internal/kernel"
-	"github.com/carillon-scheduler/carillon/jobs"
+	"context"
 	"path"
 	"slices"
+	"strings"
+
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
+
+// partChanges is how many definitions EachChange and EachDefinition read at once.
+const partChanges = 1000
+
+// EachChange calls fn with the definitions of all tenants whose change number is above since, and with what remains of
+// deleted ones: a part at a time, in the order of those numbers. One that changes meanwhile comes again.
+func EachChange(ctx context.Context, r Reader, since uint64, fn func([]*kernel.Definition) error) error {
+	for {
+		part, err := r.Definitions(ctx, DefinitionQuery{Tenant: "*", Changes: true, Since: since, Limit: partChanges})
+		if err != nil || len(part) == 0 {
+			return err
+		}
+		if err := fn(part); err != nil {
+			return err
+		}
+		if len(part) < partChanges {
+			return nil
+		}
+		since = part[len(part)-1].Change
+	}
+}
+
+// EachDefinition calls fn with the jobs of a tenant by key, a part at a time, so that not all of them are in memory.
+func EachDefinition(ctx context.Context, r Reader, tenant jobs.Tenant, fn func([]*kernel.Definition) error) error {
+	after := jobs.Key("")
+	for {
+		part, err := r.Definitions(ctx, DefinitionQuery{Tenant: tenant, After: after, Limit: partChanges})
+		if err != nil || len(part) == 0 {
+			return err
+		}
+		if err := fn(part); err != nil {
+			return err
+		}
+		if len(part) < partChanges {
+			return nil
+		}
+		after = part[len(part)-1].Key
+	}
+}
 
 // Matches reports whether a run of the query's tenant passes its filters.
 func (q *RunQuery) Matches(run *kernel.Run) bool {
@@ -20,8 +62,31 @@ func (q *RunQuery) Matches(run *kernel.Run) bool {
 		(q.Match == "" || MatchesKey(q.Match, run.Key)) &&
 		(q.Jobs == nil || among(q.Jobs, run.Key)) &&
 		(q.From.IsZero() || !run.Created.Before(q.From)) &&
-		(q.To.IsZero() || run.Created.Before(q.To))
+		(q.To.IsZero() || run.Created.Before(q.To)) &&
+		!slices.ContainsFunc(q.Args, func(a Arg) bool { return kernel.ArgAt(run.Args, a.Path) != a.Value })
 }
+
+// Arg selects runs by an argument: its value, as text.
+type Arg struct {
+	Path  string `json:"path"` // such as customer.id
+	Value string `json:"value"`
+}
+
+// ParseArg reads an Arg such as args.customer.id = c7; "args." may be missing.
+func ParseArg(text string) (Arg, error) {
+	path, value, ok := strings.Cut(text, "=")
+	a := Arg{strings.TrimPrefix(strings.TrimSpace(path), "args."), strings.TrimSpace(value)}
+	if !ok || a.Path == "" || a.Value == "" || len(text) > maxArg {
+		return Arg{}, kernel.Invalid("invalid argument %.60q: want args.customer = c7, of at most %d bytes", text, maxArg)
+	}
+	return a, nil
+}
+
+// MaxArgs is the most arguments in a query.
+const MaxArgs = 10
+
+// maxArg is the most bytes of the text of an Arg.
+const maxArg = 400
 
 // CheckMatch checks a pattern of job keys, in which * is any text, ? any character, and [a-c] one of some: billing.*
 func CheckMatch(pattern string) error {

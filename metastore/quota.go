@@ -11,7 +11,8 @@ import (
 )
 
 // Quotas bounds what one tenant, and one of its tokens, may have in a store, so that one client cannot use up the
-// store. They are not exact: concurrent requests may exceed them together.
+// store. They are not exact: concurrent requests may exceed them together. A Quota also refuses runs and jobs when the
+// memory of the process is nearly used up.
 type Quotas struct {
 	Waiting         int // runs of a tenant that have not started
 	WaitingPerPayer int // of these, runs that count for one payer (see kernel.Payer)
@@ -21,16 +22,20 @@ type Quotas struct {
 // Quota applies Quotas to a store. Several stores of the same rows may share one.
 type Quota struct {
 	limits Quotas
+	memory liveHeap
 
 	mu      sync.Mutex
 	tallies map[purse]tally
 }
 
 // NewQuota makes one.
-func NewQuota(limits Quotas) *Quota { return &Quota{limits: limits, tallies: map[purse]tally{}} }
+func NewQuota(limits Quotas) *Quota {
+	return &Quota{limits: limits, memory: liveHeap{read: readHeap}, tallies: map[purse]tally{}}
+}
 
 // Bound is a store whose Apply refuses, as jobs.Exhausted, runs and jobs beyond the quotas. Runs that the system
-// makes by itself are not bounded, and jobs that people make only by the quota of their tenant (kernel.Global).
+// makes by itself are not bounded, and jobs that people make only by memory and the quota of their tenant
+// (kernel.Global).
 func (q *Quota) Bound(s Store) Store { return &bounded{s, q} }
 
 type bounded struct {
@@ -91,14 +96,25 @@ const (
 func (q *Quota) judge(ctx context.Context, s Store, e *kernel.Envelope) error {
 	switch k := e.Command.(type) {
 	case kernel.Create:
-		return q.create(ctx, s, e, &k)
+		why := q.create(ctx, s, e, &k)
+		if why != nil {
+			if run, err := s.Run(ctx, e.Tenant, k.ID); err == nil && run.Key == k.Key {
+				return nil // it exists already, and the answer shows it
+			}
+		}
+		return why
 	case kernel.Register:
 		return q.register(ctx, s, e, &k)
+	case kernel.Backfill:
+		return q.memory.admit(0)
 	}
 	return nil
 }
 
 func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kernel.Create) error {
+	if err := q.memory.admit(len(k.Args)); err != nil {
+		return err
+	}
 	app := ""
 	if strings.HasPrefix(e.Actor, "worker:") {
 		d, err := s.Definition(ctx, e.Tenant, k.Key)
@@ -111,36 +127,31 @@ func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kern
 	if payer == "" {
 		return nil
 	}
-	var why error
 	if n, full := q.one(purse{e.Tenant, waitingOfPayer, payer}, q.limits.WaitingPerPayer, func() (int, error) {
 		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant, Payer: payer})
 		return c.Waiting, err
 	}); full {
-		why = kernel.Refuse(jobs.Exhausted, "too many waiting runs: %s has %d, and limits.waiting-runs-per-token is %d: try again when some have started, cancel some, or raise the limit", payer, n, q.limits.WaitingPerPayer)
-	} else if n, full := q.one(purse{e.Tenant, waitingOfTenant, ""}, q.limits.Waiting, func() (int, error) {
+		return kernel.Refuse(jobs.Exhausted, "too many waiting runs: %s has %d, and limits.waiting-runs-per-token is %d: try again when some have started, cancel some, or raise the limit", payer, n, q.limits.WaitingPerPayer)
+	}
+	if n, full := q.one(purse{e.Tenant, waitingOfTenant, ""}, q.limits.Waiting, func() (int, error) {
 		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant})
 		return c.Live[jobs.Scheduled] + c.Live[jobs.Enqueued], err
 	}); full {
-		why = kernel.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
+		return kernel.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
 	}
-	if why != nil {
-		if run, err := s.Run(ctx, e.Tenant, k.ID); err == nil && run.Key == k.Key {
-			return nil // it exists already, and the answer shows it
-		}
-	}
-	return why
+	return nil
 }
 
 func (q *Quota) register(ctx context.Context, s Store, e *kernel.Envelope, k *kernel.Register) error {
-	if k.Worker == kernel.NoWorker {
-		return nil
-	}
 	if _, err := s.Definition(ctx, e.Tenant, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {
 		return nil
 	}
+	if err := q.memory.admit(0); err != nil || k.Worker == kernel.NoWorker {
+		return err
+	}
 	if n, full := q.one(purse{e.Tenant, jobsOfApp, k.App}, q.limits.JobsPerApp, func() (int, error) {
-		list, err := s.Definitions(ctx, DefinitionQuery{Tenant: e.Tenant, App: k.App})
-		return len(list), err
+		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant, App: k.App, Jobs: true})
+		return c.Jobs, err
 	}); full {
 		return kernel.Refuse(jobs.Exhausted, "too many jobs: app %s has %d, and limits.jobs-per-app is %d: delete some, or raise the limit", k.App, n, q.limits.JobsPerApp)
 	}

@@ -15,17 +15,17 @@ type Retention struct {
 	Now time.Time
 	// Of returns what is kept of a job's runs. It is called once for each job in a pass, and may read the store.
 	Of func(jobs.Tenant, jobs.Key) (kernel.Kept, error)
-	// Bytes is how much all of them may take on disk: beyond, the oldest go; 0 = any number.
+	// Bytes is how much all of them may take on disk, with log lines beside them: beyond, the oldest go; 0 = any number.
 	Bytes int64
 	// Logs is how long log lines are kept at most; 0 = for ever. Those of a purged run go with it, or a few days
-	// later where they are in files of days.
+	// later where they are in files with those of others.
 	Logs time.Duration
 }
 
 // Retained is what a pass did.
 type Retained struct {
 	Dropped int   // purged runs
-	Bytes   int64 // about how much the others take
+	Bytes   int64 // about how much the others take, with log lines beside them
 }
 
 // Retainer is a store, or a part of one, that purges by a Retention.
@@ -70,12 +70,13 @@ func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, j
 
 // deleted are the jobs of which only a row for deleted jobs remains.
 func deleted(ctx context.Context, rows Reader, t jobs.Tenant) (map[jobs.Key]*kernel.Definition, error) {
-	changed, err := rows.Definitions(ctx, DefinitionQuery{Tenant: t, Since: 1}) // the first change makes a job
 	all := map[jobs.Key]*kernel.Definition{}
-	for _, d := range changed {
-		if d.Gone() {
-			all[d.Key] = d
+	return all, EachChange(ctx, rows, 0, func(part []*kernel.Definition) error {
+		for _, d := range part {
+			if d.Tenant == t && d.Gone() {
+				all[d.Key] = d
+			}
 		}
-	}
-	return all, err
+		return nil
+	})
 }

@@ -281,7 +281,7 @@ func (c *change) release(k kernel.Release) error {
 	return c.existing(row)
 }
 
-func (c *change) claim(k kernel.Claim) error {
+func (c *change) start(k kernel.Start) error {
 	row, err := c.run(k.ID)
 	if err != nil {
 		return err
@@ -290,7 +290,11 @@ func (c *change) claim(k kernel.Claim) error {
 	if run.Worker == k.Worker && (run.State == jobs.Processing && run.Attempt == k.Attempt || run.State == jobs.Skipped && run.Next() == k.Attempt) {
 		return c.existing(row)
 	}
-	if sabotage.Off(sabotage.Claim) && run.State == jobs.Processing {
+	// What a former leader starts would not be pushed, and its successor would not know of it.
+	if s := stateOf(c.tx); k.Term > 0 && k.Term < s.Term && !sabotage.Off(sabotage.StaleTerm) {
+		return kernel.Refuse(jobs.Stale, "start of run %s by term %d: term %d is current", k.ID, k.Term, s.Term)
+	}
+	if sabotage.Off(sabotage.Start) && run.State == jobs.Processing {
 		run.Worker = k.Worker
 		c.store(&run, run.State)
 		return nil
@@ -298,11 +302,14 @@ func (c *change) claim(k kernel.Claim) error {
 	if k.Attempt != run.Next() {
 		return kernel.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", run.ID, k.Attempt, run.Attempt)
 	}
-	if !run.Offerable() {
-		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot be claimed", run.ID, run.State)
+	if !run.Ready() {
+		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot start", run.ID, run.State)
 	}
 	if run.Place.Unexpanded() {
 		return kernel.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", run.ID)
+	}
+	if skills, plain := run.Skills(); k.Skills != nil && (!plain || skills != *k.Skills) {
+		return kernel.Refuse(jobs.Stale, "run %s needs another worker than %s", run.ID, k.Worker)
 	}
 	if run.State == jobs.Enqueued {
 		why := kernel.Cause("")
@@ -322,10 +329,28 @@ func (c *change) claim(k kernel.Claim) error {
 		}
 	}
 	from := run.State
-	if run, err = run.Claim(c.at, k.Worker); err != nil {
+	if run, err = run.Start(c.at, k.Worker); err != nil {
 		return err
 	}
 	c.store(&run, from)
+	return nil
+}
+
+func (c *change) unstart(k kernel.Unstart) error {
+	row, err := c.run(k.ID)
+	switch {
+	case err != nil:
+		return err
+	case row.Attempt != k.Attempt:
+		return kernel.Refuse(jobs.Stale, "run %s: attempt %d is not the current one, %d is", k.ID, k.Attempt, row.Attempt)
+	case row.State != jobs.Processing:
+		return c.existing(row)
+	}
+	run, err := row.Unstart()
+	if err != nil {
+		return err
+	}
+	c.store(&run, run.State) // counted when it became due
 	return nil
 }
 
@@ -469,11 +494,13 @@ func (c *change) expire(k kernel.Expire) error {
 		return kernel.Refuse(jobs.Conflict, "run %s: attempt %d has not timed out", k.ID, k.Attempt)
 	}
 	run := *row
-	code := ""
-	if k.Cause == kernel.ByTimeout {
-		run.Lingering, code = true, kernel.CodeTimeout
+	if k.Cause == kernel.ByLoss {
+		run, err = run.Lose(c.at, k.Unbegun)
+	} else {
+		run.Lingering = true
+		run, err = run.Fail(c.at, k.Cause, kernel.CodeTimeout, "", 0, true)
 	}
-	if run, err = run.Fail(c.at, k.Cause, code, "", 0, true); err != nil {
+	if err != nil {
 		return err
 	}
 	return c.after(&run)

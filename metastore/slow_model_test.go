@@ -488,7 +488,7 @@ func drive(t *testing.T, seed uint64) {
 			if run := some(func(run *plainRun) bool {
 				return run.holdsOrFree(m) && !run.lingering && (run.state == jobs.Enqueued || run.state == jobs.Failed && run.retryAt.IsZero()) && run.waits == ""
 			}); run != nil {
-				must(kernel.Claim{ID: run.id, Worker: "w", Attempt: uint32(run.attempt + 1)})
+				must(kernel.Start{ID: run.id, Worker: "w", Attempt: uint32(run.attempt + 1)})
 				run.state, run.cause, run.retry, run.budgets = jobs.Processing, "", false, 0
 				run.attempt++
 			}

@@ -29,6 +29,9 @@ func Describe(t reflect.Type) ([]byte, error) {
 	if err != nil || s == nil {
 		return nil, nil
 	}
+	if err := markSearchable(t, s, ""); err != nil {
+		return nil, err
+	}
 	return json.Marshal(s)
 }
 

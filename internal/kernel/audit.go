@@ -42,8 +42,9 @@ type Delete struct {
 	Bundle string
 }
 
-// Trim purges old rows: tallies and missed ranges that are older than Before (and at least KeepHistory old), the rest
-// of deleted jobs and ended tokens of that age, and expired sessions. Younger or missing rows are left alone.
+// PurgeAudit purges old rows: tallies of days and missed ranges that are older than Before (and at least KeepHistory
+// old), the rest of deleted jobs and ended tokens of that age, and expired sessions. Tallies of hours that ended
+// KeepHours ago are added to those of their days. Younger or missing rows are left alone.
 type PurgeAudit struct {
 	Refs   []Ref
 	Before time.Time
@@ -94,7 +95,7 @@ func wireAudit(c *coder, a *Audit) {
 
 func wireRef(c *coder, r *Ref) {
 	number(c, &r.Kind)
-	number(c, &r.State)
+	number(c, &r.Span)
 	text(c, &r.Tenant)
 	text(c, &r.Name)
 	c.id(&r.ID)

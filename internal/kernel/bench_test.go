@@ -15,7 +15,7 @@ func BenchmarkWire(b *testing.B) {
 		"create": func(i int) Command {
 			return Create{ID: DerivedID(fmt.Sprint(i)), Key: "billing.charge", Args: []byte(`{"customer":"c7","cents":1200}`), Origin: FromCode}
 		},
-		"claim": func(i int) Command { return Claim{ID: DerivedID(fmt.Sprint(i)), Worker: "billing-1-5f2a", Attempt: 1} },
+		"start": func(i int) Command { return Start{ID: DerivedID(fmt.Sprint(i)), Worker: "billing-1-5f2a", Attempt: 1} },
 		"finish": func(i int) Command {
 			return Finish{ID: DerivedID(fmt.Sprint(i)), Worker: "billing-1-5f2a", Attempt: 1, Outcome: OutcomeSuccess}
 		},
@@ -69,7 +69,7 @@ func benchRun() *Run {
 		Origin: FromCode, Actor: "client:shop", Args: []byte(`{"customer":"c7","cents":1200}`), Due: noon,
 		Terms: Terms{Retries: 3, RetryDelay: time.Second, RetryDelayMax: time.Hour, Timeout: time.Hour, OnLost: jobs.LostRetry, LeaseLost: jobs.LeaseContinue, Overlap: jobs.OverlapQueue}}
 	run, _ = run.Begin(noon, "", time.Time{})
-	run, _ = run.Claim(noon.Add(time.Millisecond), "billing-1-5f2a")
+	run, _ = run.Start(noon.Add(time.Millisecond), "billing-1-5f2a")
 	run, _ = run.Succeed(noon.Add(2*time.Millisecond), []byte(`{"ok":true}`))
 	return &run
 }

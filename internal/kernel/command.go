@@ -43,7 +43,7 @@ const (
 	VerbCreate     Verb = 5
 	VerbFire       Verb = 6
 	VerbRelease    Verb = 7
-	VerbClaim      Verb = 8
+	VerbStart      Verb = 8
 	VerbFinish     Verb = 9
 	VerbReturned   Verb = 10
 	VerbCheckpoint Verb = 11
@@ -76,12 +76,13 @@ const (
 	VerbNotify       Verb = 37
 
 	VerbFinalizeUpgrade Verb = 38
+	VerbUnstart         Verb = 39
 )
 
-var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "claim", "finish", "returned",
+var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
-	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade"}
+	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)
@@ -193,10 +194,19 @@ type Release struct {
 	Force bool // also a run that is held or not due yet: a person requested it
 }
 
-// Claim starts attempt number Attempt of a run for a worker.
-type Claim struct {
+// Start starts attempt number Attempt of a run on a worker. The leader sends it, and pushes the run when it is committed.
+type Start struct {
 	ID      jobs.ID
 	Worker  string
+	Attempt uint32
+	Term    uint64  // of the leader; refused as Stale if a later one is current. 0 = any
+	Skills  *Skills // of a run that the same entry creates: refused as Stale if it has others. nil = the leader knew them
+}
+
+// Unstart takes back the start of an attempt that never began: its worker refused it, or no process received it. The
+// run keeps its place in line; the attempt's number is spent.
+type Unstart struct {
+	ID      jobs.ID
 	Attempt uint32
 }
 
@@ -250,6 +260,7 @@ type Expire struct {
 	ID      jobs.ID
 	Attempt uint32
 	Cause   Cause
+	Unbegun bool // ByLoss: the worker never reported that it had begun
 }
 
 // Cancel cancels a run.
@@ -278,7 +289,8 @@ func (Resume) Verb() Verb     { return VerbResume }
 func (Create) Verb() Verb     { return VerbCreate }
 func (Fire) Verb() Verb       { return VerbFire }
 func (Release) Verb() Verb    { return VerbRelease }
-func (Claim) Verb() Verb      { return VerbClaim }
+func (Start) Verb() Verb      { return VerbStart }
+func (Unstart) Verb() Verb    { return VerbUnstart }
 func (Finish) Verb() Verb     { return VerbFinish }
 func (Returned) Verb() Verb   { return VerbReturned }
 func (Checkpoint) Verb() Verb { return VerbCheckpoint }
@@ -477,8 +489,11 @@ func (c Fire) Check() error {
 // Check validates the release.
 func (c Release) Check() error { return checkRun(c.ID, "-", 1) }
 
-// Check validates the claim.
-func (c Claim) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
+// Check validates the start.
+func (c Start) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
+
+// Check validates the attempt.
+func (c Unstart) Check() error { return checkRun(c.ID, "-", c.Attempt) }
 
 // Check validates the end of an attempt.
 func (c Finish) Check() error {
@@ -518,6 +533,9 @@ func (c Checkpoint) Check() error {
 func (c Expire) Check() error {
 	if c.Cause != ByLoss && c.Cause != ByTimeout {
 		return Invalid("invalid cause %.20q: an attempt expires by loss or by timeout", c.Cause)
+	}
+	if c.Unbegun && c.Cause != ByLoss {
+		return Invalid("an attempt that has not begun cannot time out")
 	}
 	return checkRun(c.ID, "-", c.Attempt)
 }

@@ -44,7 +44,7 @@ func (r *Summary) Run() *Run {
 	return &Run{ID: r.ID, Key: r.Key, State: r.State, Cause: r.Cause, Due: r.Due, Attempt: r.Attempt, RetryAt: r.RetryAt, Lingering: r.Lingering}
 }
 
-// Run returns the first run of the effect, or nil: the result of Create, Claim, Finish and Cancel. Of a summary it has
+// Run returns the first run of the effect, or nil: the result of Create, Start, Finish and Cancel. Of a summary it has
 // only those fields.
 func (e Effect) Run() *Run {
 	switch {

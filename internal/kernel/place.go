@@ -80,14 +80,14 @@ func PlaceOf(d *Definition, args []byte) *Place {
 	if at.Route == jobs.RouteHash {
 		at.Hash = string(d.Key)
 		if p.RouteBy != "" {
-			at.Hash = argAt(args, p.RouteBy)
+			at.Hash = ArgAt(args, p.RouteBy)
 		}
 	}
 	return at
 }
 
-// argAt returns the argument at a path such as customer.id, as text; "" if there is none.
-func argAt(args []byte, path string) string {
+// ArgAt returns the argument at a path such as customer.id, as text; "" if there is none.
+func ArgAt(args []byte, path string) string {
 	raw := json.RawMessage(args)
 	for name := range strings.SplitSeq(path, ".") {
 		var fields map[string]json.RawMessage
@@ -125,7 +125,7 @@ func PartsGate(group jobs.ID) string { return "parts/" + group.String() }
 // MaxParts is how many workers a broadcast reaches: the first, in the order of their names.
 const MaxParts = 1000
 
-// Expand splits a broadcast run that can be claimed into one run for each of the named workers, in their order. With no
+// Expand splits a ready broadcast run into one run for each of the named workers, in their order. With no
 // workers it is Skipped, with that cause. One that was expanded before stays as it is.
 type Expand struct {
 	ID      jobs.ID
@@ -207,4 +207,16 @@ func (s *Settings) checkPlace() error {
 		}
 	}
 	return within("slots", s.Slots, 0, MaxConcurrencyTop)
+}
+
+// Skills is what a worker must have for a run that any worker of its app may take which has the code.
+type Skills struct {
+	App     string
+	Handler jobs.Key
+	Work    string
+}
+
+// Skills returns what a worker must have for the run; false if it may not go to any worker that has that.
+func (run *Run) Skills() (Skills, bool) {
+	return Skills{run.App, run.HandlerKey(), run.Work}, run.Place == nil
 }

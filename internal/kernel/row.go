@@ -25,11 +25,12 @@ const (
 	RowAudit      RowKind = 11
 	RowHistory    RowKind = 12
 	RowCalendar   RowKind = 13
+	RowParcel     RowKind = 14
 )
 
 var rowKinds = [...]string{RowDefinition: "jobs", RowRun: "runs", RowGate: "limits in use", RowUnique: "unique keys", RowMissed: "missed ranges",
 	RowTally: "tallies", RowGlobal: "tenants' settings", RowStore: "store states", RowToken: "tokens", RowSession: "sessions",
-	RowAudit: "audits", RowHistory: "earlier settings of jobs", RowCalendar: "calendars"}
+	RowAudit: "audits", RowHistory: "earlier settings of jobs", RowCalendar: "calendars", RowParcel: "packed rows"}
 
 // String names the rows of a kind, for users.
 func (k RowKind) String() string {
@@ -42,11 +43,11 @@ func (k RowKind) String() string {
 // Ref identifies a row. Which fields are used depends on the kind; it is comparable, and so a map key.
 type Ref struct {
 	Kind   RowKind
-	State  jobs.State  // Tally
+	Span   Span        // Tally
 	Tenant jobs.Tenant //
 	Name   string      // Definition: its key. Gate, Unique, Calendar: their names. Token, Session: their ids.
 	ID     jobs.ID     // Run: its id. Missed, Tally, History: the job's uid.
-	At     int64       // Missed: From, Tally: the hour; Unix nanoseconds. Audit: its number.
+	At     int64       // Missed: From, Tally: its start; Unix nanoseconds. Audit: its number.
 }
 
 // Row is anything a store keeps: a pointer to one of the row types of this package.
@@ -106,15 +107,6 @@ type Missed struct {
 	Reason   Reason
 }
 
-// Tally counts how many runs of a job entered a state within an hour. Putting one adds N to the stored count.
-type Tally struct {
-	Tenant jobs.Tenant
-	Job    jobs.ID
-	State  jobs.State
-	Hour   int64 // Unix nanoseconds of the hour's start
-	N      int64
-}
-
 // StoreRow is the one row of a store about itself.
 type StoreRow struct {
 	Changes uint64    // number of the last change of a definition or of a Global
@@ -147,11 +139,6 @@ func (u *UniqueKey) Ref() Ref { return UniqueRef(u.Tenant, u.Name) }
 
 // Ref returns the reference of the range.
 func (m *Missed) Ref() Ref { return MissedRef(m.Tenant, m.Job, m.From) }
-
-// Ref returns the reference of the tally.
-func (t *Tally) Ref() Ref {
-	return Ref{Kind: RowTally, Tenant: t.Tenant, ID: t.Job, State: t.State, At: t.Hour}
-}
 
 // Ref returns the reference of the tenant's Global.
 func (g *Global) Ref() Ref { return GlobalRef(g.Tenant) }

@@ -85,7 +85,7 @@ type Run struct {
 	Due      time.Time // when it should start
 	Created  time.Time
 	Queued   time.Time // when it last began to wait, for a slot of its limits or then for a worker
-	Turn     uint64    // its place among the claimable runs of its priority, the lowest first; 0 = not claimable
+	Turn     uint64    // its place among the ready runs of its priority, the lowest first; Processing: the one that it had; else 0
 	Started  time.Time // of the current or last attempt
 	Ended    time.Time // when it became final
 
@@ -95,6 +95,7 @@ type Run struct {
 	StartBy  time.Time // start deadline: Skipped if not started by then; zero = none
 	Failures uint32    // attempts that used up a retry
 	Losses   uint32    // attempts whose worker was lost
+	Unbegun  uint32    // attempts whose worker was lost before it reported that they had begun
 	RetryAt  time.Time // Failed: when the retry is due; zero = at once. Held by a pause: when that ends; zero = when resumed. Spread: when it may start
 
 	Gates     []string // the gates at which it needs a slot, in key order
@@ -130,6 +131,10 @@ type Run struct {
 // MaxLosses is how many times a run is retried after its worker was lost. The next loss is attributed to the run: it is
 // Terminated as poison.
 const MaxLosses = 3
+
+// freeUnbegun is how many lost attempts count as no loss because their workers never reported that they had begun. More
+// of them may be a run that ends each worker's process at once.
+const freeUnbegun = 2
 
 // maxMoves limits a run's history: the first lines and the latest are kept.
 const maxMoves = 128
@@ -168,8 +173,8 @@ func (run *Run) HandlerKey() jobs.Key { return cmp.Or(run.Handler, run.Key) }
 // Settled reports whether the run cannot change any more: it is final and its handler has returned.
 func (run *Run) Settled() bool { return run.State.Final() && !run.Lingering }
 
-// Offerable reports whether a worker may claim the run now.
-func (run *Run) Offerable() bool {
+// Ready reports whether the run is ready: it can start on a worker now.
+func (run *Run) Ready() bool {
 	if run.Lingering || run.Waits != "" {
 		return false
 	}
@@ -192,10 +197,10 @@ func (run *Run) Wake() time.Time {
 	return time.Time{}
 }
 
-// Next returns the number of the attempt that a claim would start.
+// Next returns the number of the next attempt.
 func (run *Run) Next() uint32 { return run.Attempt + 1 }
 
-// to is the only place that sets a state.
+// to is the only place that sets a state, but for Unstart.
 func (run Run) to(s jobs.State, cause Cause, at time.Time, by, text string) (Run, error) {
 	if !May(run.State, s) {
 		return run, Refuse(jobs.Conflict, "run %s is %s and cannot become %s", run.ID, run.State, s)
@@ -254,14 +259,14 @@ func (run Run) Skip(at time.Time, why Cause, gate string) (Run, error) {
 	return run.to(jobs.Skipped, why, at, run.Actor, gate)
 }
 
-// Retry makes a Failed run whose retry is due claimable.
+// Retry makes a Failed run whose retry is due ready.
 func (run Run) Retry() Run {
 	run.RetryAt, run.First, run.Budgeted = time.Time{}, true, 0
 	return run
 }
 
-// Claim starts an attempt. Its number is the token that fences all older ones.
-func (run Run) Claim(at time.Time, worker string) (Run, error) {
+// Start starts an attempt. Its number is the token that fences all older ones.
+func (run Run) Start(at time.Time, worker string) (Run, error) {
 	run.Attempt++
 	run.Worker, run.Started, run.Deadline = worker, at, time.Time{}
 	if run.Terms.Timeout > 0 {
@@ -269,6 +274,29 @@ func (run Run) Claim(at time.Time, worker string) (Run, error) {
 	}
 	run.RetryAt, run.First, run.Error, run.Budgeted = time.Time{}, false, "", 0
 	return run.to(jobs.Processing, "", at, worker, "")
+}
+
+// Unstart takes back the start of an attempt that never began. The run is as it was, but for the attempt's number.
+func (run Run) Unstart() (Run, error) {
+	n := len(run.Moves) - 1
+	if run.State != jobs.Processing || n < 1 {
+		return run, Refuse(jobs.Conflict, "run %s is %s: no start can be taken back", run.ID, run.State)
+	}
+	last := &run.Moves[n-1]
+	run.State, run.Cause, run.Moves = last.State, last.Cause, run.Moves[:n]
+	run.Worker, run.Started, run.Deadline = "", time.Time{}, time.Time{}
+	if last.State == jobs.Failed {
+		run.Error = last.Text
+	}
+	for _, m := range slices.Backward(run.Moves) {
+		if m.State == jobs.Processing {
+			if run.Worker, run.Started = m.By, m.At; run.Terms.Timeout > 0 {
+				run.Deadline = m.At.Add(run.Terms.Timeout)
+			}
+			break
+		}
+	}
+	return run, nil
 }
 
 // Succeed ends a run with success.
@@ -282,6 +310,19 @@ func (run Run) Succeed(at time.Time, result []byte) (Run, error) {
 // delay is when the next attempt is due; otherwise a failure of the handler waits by its terms and its code, and
 // everything else is retried at once.
 func (run Run) Fail(at time.Time, cause Cause, code, text string, delay time.Duration, retry bool) (Run, error) {
+	return run.fail(at, cause, code, text, delay, retry, true)
+}
+
+// Lose ends an attempt whose worker was lost. One that never reported that it had begun the attempt costs the run nothing
+// the first times; whether it did is unknown all the same.
+func (run Run) Lose(at time.Time, unbegun bool) (Run, error) {
+	if unbegun {
+		run.Unbegun++
+	}
+	return run.fail(at, ByLoss, "", "", 0, true, !unbegun || run.Unbegun > freeUnbegun)
+}
+
+func (run Run) fail(at time.Time, cause Cause, code, text string, delay time.Duration, retry, loss bool) (Run, error) {
 	run.Error = text
 	next, err := run.to(jobs.Failed, cause, at, run.Worker, text)
 	if err != nil {
@@ -301,7 +342,9 @@ func (run Run) Fail(at time.Time, cause Cause, code, text string, delay time.Dur
 	case BySnooze:
 		next.blame(Fault{Attempt: next.Attempt, Code: code})
 	case ByLoss:
-		next.Losses++
+		if loss {
+			next.Losses++
+		}
 		switch {
 		case next.Terms.OnLost == jobs.LostFail:
 			end = ByLoss

@@ -32,7 +32,7 @@ var moves = []struct {
 		map[jobs.State]jobs.State{New: jobs.Enqueued, jobs.Scheduled: jobs.Enqueued}},
 	{"skip", func(run Run) (Run, error) { return run.Skip(noon, ByOverlap, "") },
 		map[jobs.State]jobs.State{jobs.Enqueued: jobs.Skipped}},
-	{"claim", func(run Run) (Run, error) { return run.Claim(noon, "w") },
+	{"start", func(run Run) (Run, error) { return run.Start(noon, "w") },
 		map[jobs.State]jobs.State{jobs.Enqueued: jobs.Processing, jobs.Failed: jobs.Processing}},
 	{"succeed", func(run Run) (Run, error) { return run.Succeed(noon, nil) },
 		map[jobs.State]jobs.State{jobs.Processing: jobs.Succeeded}},
@@ -110,7 +110,7 @@ func TestMovesAreValues(t *testing.T) {
 	for _, step := range []func(Run) (Run, error){
 		func(run Run) (Run, error) { return run.Begin(noon, "", time.Time{}) },
 		func(run Run) (Run, error) { return run.Enqueue(noon) },
-		func(run Run) (Run, error) { return run.Claim(noon, "w0") },
+		func(run Run) (Run, error) { return run.Start(noon, "w0") },
 		func(run Run) (Run, error) {
 			run.Terms.Retries = 9
 			return run.Fail(noon, ByError, "", "no", 0, true)
@@ -143,7 +143,7 @@ func TestBudgets(t *testing.T) {
 	run := func(retries int, causes ...Cause) Run {
 		r := Run{ID: jobs.ID{1}, State: jobs.Enqueued, Terms: Terms{Retries: retries, OnLost: jobs.LostRetry}}
 		for _, c := range causes {
-			r, _ = r.Claim(noon, "w")
+			r, _ = r.Start(noon, "w")
 			r, _ = r.Fail(noon, c, "", string(c), 0, true)
 		}
 		return r
@@ -195,7 +195,7 @@ func TestRetryTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.hi == 0 {
-			if !run.RetryAt.IsZero() || !run.Offerable() {
+			if !run.RetryAt.IsZero() || !run.Ready() {
 				t.Errorf("%s: retry at %v, want at once", c.cause, run.RetryAt)
 			}
 			continue
@@ -203,10 +203,10 @@ func TestRetryTime(t *testing.T) {
 		if d := run.RetryAt.Sub(noon); d < c.lo || d > c.hi {
 			t.Errorf("%s: retry after %v, want %v to %v", c.cause, d, c.lo, c.hi)
 		}
-		if run.Offerable() || !run.Wake().Equal(run.RetryAt) {
+		if run.Ready() || !run.Wake().Equal(run.RetryAt) {
 			t.Errorf("%s: offerable before its retry is due, wakes at %v", c.cause, run.Wake())
 		}
-		if again := run.Retry(); !again.Offerable() || !again.First || !again.Wake().IsZero() {
+		if again := run.Retry(); !again.Ready() || !again.First || !again.Wake().IsZero() {
 			t.Errorf("%s: not offerable once its retry is due", c.cause)
 		}
 	}
@@ -227,7 +227,7 @@ func TestLingering(t *testing.T) {
 	if err != nil || !stuck.Lingering {
 		t.Errorf("a stuck handler was forgotten when its run was cancelled: %v", err)
 	}
-	if (&Run{State: jobs.Failed, Lingering: true}).Offerable() {
+	if (&Run{State: jobs.Failed, Lingering: true}).Ready() {
 		t.Error("a retry is offered beside the handler that has not returned")
 	}
 	if !(&Run{State: jobs.Failed, Lingering: true, RetryAt: noon}).Wake().IsZero() {
@@ -259,7 +259,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	run := Run{ID: jobs.ID{1}, Actor: "leader", Due: noon}
 	run, err := run.Begin(noon, "", time.Time{})
 	for i := 0; err == nil && i < 10_000; i++ {
-		if run, err = run.Claim(noon.Add(time.Duration(i)), "w"); err == nil {
+		if run, err = run.Start(noon.Add(time.Duration(i)), "w"); err == nil {
 			run, err = run.Fail(noon, ByHandback, "", strings.Repeat("é", 2000), 0, true)
 		}
 	}
@@ -283,5 +283,64 @@ func TestCutTextKeepsRunes(t *testing.T) {
 		if got := plain.Cut("a€🔔é€", n); len(got) > n || !utf8.ValidString(got) {
 			t.Errorf("cut to %d: %q", n, got)
 		}
+	}
+}
+
+// A start that is taken back leaves the run as it was, but for the number of the attempt.
+func TestUnstartIsAsBefore(t *testing.T) {
+	run := Run{ID: jobs.ID{1}, Due: noon, Actor: "leader", Terms: Terms{Retries: 2, Timeout: time.Minute}, Turn: 4}
+	run, _ = run.Begin(noon, "", time.Time{})
+	for range 2 {
+		before := run
+		begun, err := run.Start(noon.Add(time.Second), "w1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := begun.Unstart()
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := before
+		want.Attempt++
+		if !reflect.DeepEqual(back, want) {
+			t.Errorf("a start that was taken back left\n%+v, want\n%+v", back, want)
+		}
+		if run, err = back.Start(noon.Add(time.Minute), "w2"); err != nil || run.Attempt != before.Attempt+2 {
+			t.Fatalf("the next start: %+v, %v", run, err)
+		}
+		if last := begun.Moves[len(begun.Moves)-1]; last.By != "w1" {
+			t.Errorf("the next start changed the history of the one that was taken back: %+v", last)
+		}
+		if run, err = run.Fail(noon.Add(time.Hour), ByError, "", "no", 0, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Lost attempts that never reported to have begun cost nothing, but for a run that does this again and again.
+func TestLossesOfAttemptsThatNeverBegan(t *testing.T) {
+	run := Run{ID: jobs.ID{1}, Due: noon, Actor: "leader"}
+	run, _ = run.Begin(noon, "", time.Time{})
+	for i := range freeUnbegun + MaxLosses + 1 {
+		var err error
+		if run, err = run.Start(noon, "w"); err != nil {
+			t.Fatal(err)
+		}
+		if run, err = run.Lose(noon, true); err != nil {
+			t.Fatal(err)
+		}
+		if want := uint32(max(0, i+1-freeUnbegun)); run.Losses != want {
+			t.Errorf("after %d such losses, %d count: want %d", i+1, run.Losses, want)
+		}
+	}
+	if run.State != jobs.Terminated || run.Cause != ByPoison {
+		t.Errorf("the run is %s, %s: want Terminated as poison", run.State, run.Cause)
+	}
+
+	once := Run{ID: jobs.ID{1}, Due: noon, Actor: "leader", Terms: Terms{OnLost: jobs.LostFail}}
+	once, _ = once.Begin(noon, "", time.Time{})
+	once, _ = once.Start(noon, "w")
+	if once, _ = once.Lose(noon, true); once.State != jobs.Terminated {
+		t.Errorf("a run that may begin once is %s after an attempt that may have begun", once.State)
 	}
 }

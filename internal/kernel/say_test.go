@@ -13,7 +13,7 @@ func TestSentencesAreMadeOfCodes(t *testing.T) {
 	begun := func(r Run) Run {
 		r, err := r.Begin(at, "", time.Time{})
 		if err == nil {
-			r, err = r.Claim(at, "w1")
+			r, err = r.Start(at, "w1")
 		}
 		if err != nil {
 			t.Fatal(err)

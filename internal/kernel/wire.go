@@ -75,7 +75,7 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, p *Pause) { text(c, &p.Key); text(c, &p.Reason); c.time(&p.Until) })
 	case VerbResume:
 		wireValue(c, v, func(c *coder, r *Resume) { text(c, &r.Key) })
-	case VerbCreate: // this one, Claim and Finish inline: passing the field function allocates a copy
+	case VerbCreate: // this one, Start and Finish inline: passing the field function allocates a copy
 		var k Create
 		if !c.reading {
 			k = (*v).(Create)
@@ -99,16 +99,20 @@ func wireCommand(c *coder, v *Command) {
 		})
 	case VerbRelease:
 		wireValue(c, v, func(c *coder, r *Release) { c.id(&r.ID); c.bool(&r.Force) })
-	case VerbClaim:
-		var k Claim
+	case VerbStart:
+		var k Start
 		if !c.reading {
-			k = (*v).(Claim)
+			k = (*v).(Start)
 		}
 		c.id(&k.ID)
 		word(c, &k.Worker)
-		if number(c, &k.Attempt); c.reading {
+		number(c, &k.Attempt)
+		number(c, &k.Term)
+		if some(c, &k.Skills, wireSkills); c.reading {
 			*v = k
 		}
+	case VerbUnstart:
+		wireValue(c, v, func(c *coder, k *Unstart) { c.id(&k.ID); number(c, &k.Attempt) })
 	case VerbFinish:
 		var k Finish
 		if !c.reading {
@@ -127,7 +131,7 @@ func wireCommand(c *coder, v *Command) {
 			bytesOf(c, &k.Data)
 		})
 	case VerbExpire:
-		wireValue(c, v, func(c *coder, e *Expire) { c.id(&e.ID); number(c, &e.Attempt); text(c, &e.Cause) })
+		wireValue(c, v, func(c *coder, e *Expire) { c.id(&e.ID); number(c, &e.Attempt); text(c, &e.Cause); c.bool(&e.Unbegun) })
 	case VerbCancel:
 		wireValue(c, v, func(c *coder, k *Cancel) { c.id(&k.ID) })
 	case VerbConfigure:
@@ -366,4 +370,10 @@ func decodeRow(b []byte, lenient bool) (Row, []byte, error) {
 		return nil, nil, c.err
 	}
 	return r, c.buf, nil
+}
+
+func wireSkills(c *coder, s *Skills) {
+	word(c, &s.App)
+	word(c, &s.Handler)
+	word(c, &s.Work)
 }

@@ -78,7 +78,7 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != ""
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0
 	c.bool(&has)
 	if !has {
 		return
@@ -93,6 +93,7 @@ func wireRare(c *coder, run *Run) {
 	word(c, &run.Handler)
 	number(c, &run.Execution)
 	text(c, &run.Work)
+	number(c, &run.Unbegun)
 }
 
 func wireFault(c *coder, f *Fault) {
@@ -283,12 +284,7 @@ func wireDefinition(c *coder, d *Definition) {
 	list(c, &d.Undecided, 8, wireEarlier)
 	c.id(&d.Running)
 	c.time(&d.Ended)
-	// Fields that earlier schedules gained later follow all of them: their items have no frame of their own.
-	for i := range d.Undecided {
-		c.time(&d.Undecided[i].First)
-		signed(c, &d.Undecided[i].TTL)
-		list(c, &d.Undecided[i].Calendars, 1, wireString)
-	}
+	wireEarlierMore(c, d.Undecided)
 	c.time(&d.Stopped)
 	signed(c, &d.Failing)
 	c.time(&d.Purged)
@@ -307,6 +303,16 @@ func wireEarlier(c *coder, e *Earlier) {
 	text(c, &e.Twice)
 	c.time(&e.Anchor)
 	c.time(&e.Until)
+}
+
+// wireEarlierMore carries the fields that earlier schedules gained later. They follow all of them: their items have no
+// frame of their own.
+func wireEarlierMore(c *coder, list []Earlier) {
+	for i := range list {
+		c.time(&list[i].First)
+		signed(c, &list[i].TTL)
+		wireStrings(c, &list[i].Calendars)
+	}
 }
 
 func wireDebug(c *coder, d *Debug) { c.bool(&d.On); text(c, &d.By); c.time(&d.At) }
@@ -379,14 +385,6 @@ func wireMissed(c *coder, m *Missed) {
 	text(c, &m.Reason)
 }
 
-func wireTally(c *coder, t *Tally) {
-	text(c, &t.Tenant)
-	c.id(&t.Job)
-	number(c, &t.State)
-	c.int(&t.Hour)
-	c.int(&t.N)
-}
-
 func wireStoreRow(c *coder, s *StoreRow) {
 	number(c, &s.Changes)
 	number(c, &s.Term)
@@ -432,6 +430,8 @@ func wireRow(c *coder, r *Row) {
 			wireAs(c, r, wireHistory)
 		case RowCalendar:
 			wireAs(c, r, wireCalendar)
+		case RowParcel:
+			wireAs(c, r, wireParcel)
 		default:
 			c.fail(fmt.Sprintf("unknown kind of row %d", kind))
 		}

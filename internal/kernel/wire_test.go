@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func commands(seed uint64) []Command {
 	return []Command{
 		filled[Register](seed), filled[Edit](seed), filled[Pause](seed), filled[Resume](seed), filled[Create](seed),
-		filled[Fire](seed), filled[Release](seed), filled[Claim](seed), filled[Finish](seed), filled[Returned](seed),
+		filled[Fire](seed), filled[Release](seed), filled[Start](seed), filled[Unstart](seed), filled[Finish](seed), filled[Returned](seed),
 		filled[Checkpoint](seed), filled[Expire](seed), filled[Cancel](seed), filled[Configure](seed), filled[Lead](seed),
 		filled[Refresh](seed), filled[Forget](seed), filled[Hand](seed), filled[Delete](seed), filled[Grant](seed),
 		filled[Revoke](seed), filled[SignIn](seed), filled[SignOut](seed), filled[PurgeAudit](seed),
@@ -171,7 +171,7 @@ func TestWireGolden(t *testing.T) {
 	effect := filled[Effect](7)
 	say("answer", effect, AppendAnswer(nil, &effect, nil))
 	say("answer", &Refusal{}, AppendAnswer(nil, nil, Refuse(jobs.Stale, "too late")))
-	say("envelopes", []Envelope{}, AppendEnvelopes(nil, envelopesOf(7, Cancel{ID: jobs.ID{1}}, Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1}, Resume{"k"}, Lead{1, "n"})))
+	say("envelopes", []Envelope{}, AppendEnvelopes(nil, envelopesOf(7, Cancel{ID: jobs.ID{1}}, Start{ID: jobs.ID{1}, Worker: "w", Attempt: 1}, Resume{"k"}, Lead{1, "n"})))
 	if *update {
 		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

@@ -23,7 +23,7 @@ func TestOff(t *testing.T) {
 			t.Errorf("%s is off", m)
 		}
 	}
-	if n := testing.AllocsPerRun(10, func() { _ = sabotage.Off(sabotage.Claim) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { _ = sabotage.Off(sabotage.Start) }); n != 0 {
 		t.Errorf("to ask costs %v allocations", n)
 	}
 }

@@ -18,15 +18,23 @@ const (
 	NotEarly      Mechanism = "not-early"      // the store refuses to fire or to release before its own clock's time
 	FireAll       Mechanism = "fire-all"       // missed due times fire, if their job's misfire policy says so
 	Idempotency   Mechanism = "idempotency"    // a repeated request finds the run of the first
-	Claim         Mechanism = "claim"          // a claim is refused if another worker has the run
+	Start         Mechanism = "start"          // a start is refused if the run has one
 	Fence         Mechanism = "fence"          // reports of an ended attempt are refused
 	Lease         Mechanism = "lease"          // attempts of workers whose lease has expired are ended
 	Sweep         Mechanism = "sweep"          // messages that were lost on the bus are recovered
 	Gate          Mechanism = "gate"           // slots are counted
 	HandOver      Mechanism = "hand-over"      // a slot that becomes free is assigned to the first waiting run
+
+	// Rules of package internal/dispatch, each under its name there.
+	FirstOnly Mechanism = "first-only"
+	Fresh     Mechanism = "fresh"
+	Once      Mechanism = "once"
+	Repeat    Mechanism = "repeat"
+	Unstart   Mechanism = "unstart"
 )
 
 // All returns all mechanisms.
 func All() []Mechanism {
-	return []Mechanism{DueID, CursorCompare, Cursor, StaleTerm, Term, NotEarly, FireAll, Idempotency, Claim, Fence, Lease, Sweep, Gate, HandOver}
+	return []Mechanism{DueID, CursorCompare, Cursor, StaleTerm, Term, NotEarly, FireAll, Idempotency, Start, Fence, Lease, Sweep, Gate, HandOver,
+		FirstOnly, Fresh, Once, Repeat, Unstart}
 }

@@ -34,7 +34,7 @@ func TestAllocationsOfACommand(t *testing.T) {
 		most    float64
 	}{
 		"create": {kernel.Create{ID: run.ID, Key: run.Key, Args: run.Args}, kernel.Effect{Summary: &stands}, 2.6},
-		"claim":  {kernel.Claim{ID: run.ID, Worker: "w", Attempt: 1}, kernel.Effect{Runs: []*kernel.Run{run}}, 5},
+		"start":  {kernel.Start{ID: run.ID, Worker: "w", Attempt: 1}, kernel.Effect{Runs: []*kernel.Run{run}}, 5},
 		"finish": {kernel.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}, kernel.Effect{Summary: &stands}, 2.6},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,7 +40,8 @@ var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbCreate:     workers | clients,
 	kernel.VerbFire:       nodesOnly,
 	kernel.VerbRelease:    nodesOnly,
-	kernel.VerbClaim:      workers,
+	kernel.VerbStart:      nodesOnly,
+	kernel.VerbUnstart:    nodesOnly,
 	kernel.VerbFinish:     workers,
 	kernel.VerbReturned:   workers,
 	kernel.VerbCheckpoint: workers,
@@ -155,8 +156,6 @@ func workerOf(c kernel.Command) string {
 	switch k := c.(type) {
 	case kernel.Register:
 		return k.Worker
-	case kernel.Claim:
-		return k.Worker
 	case kernel.Finish:
 		return k.Worker
 	case kernel.Returned:
@@ -202,25 +201,21 @@ func visibleTo(from bus.Principal, run *kernel.Run) *kernel.Run {
 }
 
 // trim reduces an answer to what its reader may see: a worker or a client gets the run its command was about, and not
-// those that took that run's slots. A claim returns what the worker needs to start the run; other commands return a
-// receipt, if the reader knows receipts, because whole rows cost more than the command itself.
+// those that took that run's slots: as a receipt, if the reader knows receipts, because whole rows cost more than the
+// command itself.
 //
 // It builds the answer in room, which the next one reuses once this one is encoded.
-func (room *room) trim(from bus.Principal, v verb, c kernel.Command, e *kernel.Effect) *kernel.Effect {
+func (room *room) trim(from bus.Principal, v verb, e *kernel.Effect) *kernel.Effect {
 	if from.Role == bus.Node || len(e.Runs) == 0 {
 		return e
 	}
 	run := e.Runs[0]
 	room.effect = *e
 	room.effect.Runs = room.list[:]
-	switch {
-	case c.Verb() == kernel.VerbClaim:
-		room.run = *run
-		room.run.Moves = nil
-	case v == askBrief:
+	if v == askBrief {
 		room.receipt = run.Summary()
 		room.effect.Runs, room.effect.Summary = nil, &room.receipt
-	default:
+	} else {
 		room.run = kernel.Run{Tenant: run.Tenant, ID: run.ID, Job: run.Job, Key: run.Key, App: run.App, Kind: run.Kind, State: run.State, Cause: run.Cause,
 			Due: run.Due, Created: run.Created, Attempt: run.Attempt, Worker: run.Worker, RetryAt: run.RetryAt, Lingering: run.Lingering}
 	}

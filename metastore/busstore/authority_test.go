@@ -54,7 +54,7 @@ func TestAuthority(t *testing.T) {
 		{kernel.Create{}, "worker client"},
 		{kernel.Fire{}, ""},
 		{kernel.Release{}, ""},
-		{kernel.Claim{ID: id, Worker: "billing-5f"}, "worker"},
+		{kernel.Start{ID: id, Worker: "billing-5f"}, ""},
 		{kernel.Finish{ID: id, Worker: "billing-5f"}, "worker"},
 		{kernel.Returned{ID: id, Worker: "billing-5f"}, "worker"},
 		{kernel.Checkpoint{ID: id, Worker: "billing-5f"}, "worker"},
@@ -194,13 +194,11 @@ func TestWorkerThatLies(t *testing.T) {
 		}
 		h.must(t, n, kernel.Create{ID: id, Key: "charge"})
 	}
-	claim := kernel.Claim{ID: run, Worker: "billing-1", Attempt: 1}
-	h.refused(t, w, kernel.Claim{ID: run, Worker: "shipping-1", Attempt: 1}, jobs.Forbidden)
-	h.refused(t, w, kernel.Claim{ID: run, Worker: "billing-1", Attempt: 2}, jobs.Stale)
-	h.refused(t, w, kernel.Claim{ID: jobs.ID{9}, Worker: "billing-1", Attempt: 1}, jobs.NotFound)
-	if got := h.must(t, w, claim).Run(); string(got.Args) != `{"a":1}` {
-		t.Errorf("a claim is answered with arguments %s", got.Args)
-	}
+	// Only leaders start runs, and take starts back.
+	h.refused(t, w, kernel.Start{ID: run, Worker: "billing-1", Attempt: 1}, jobs.Forbidden)
+	h.refused(t, c, kernel.Start{ID: run, Worker: "billing-1", Attempt: 1}, jobs.Forbidden)
+	h.must(t, n, kernel.Start{ID: run, Worker: "billing-1", Attempt: 1})
+	h.refused(t, w, kernel.Unstart{ID: run, Attempt: 1}, jobs.Forbidden)
 	for change, code := range map[*kernel.Notify]jobs.Code{{Worker: "billing-1", Attempt: 2}: jobs.Stale, {Worker: "billing-2", Attempt: 1}: jobs.Forbidden, {Worker: "shipping-1", Attempt: 1}: jobs.Forbidden} {
 		other := about
 		other.Worker, other.Attempt = change.Worker, change.Attempt
@@ -236,7 +234,7 @@ func TestWorkerThatLies(t *testing.T) {
 	// After a cancel, the attempt is finished.
 	other := jobs.ID{8}
 	h.must(t, c, kernel.Create{ID: other, Key: "charge"})
-	h.must(t, w, kernel.Claim{ID: other, Worker: "billing-1", Attempt: 1})
+	h.must(t, n, kernel.Start{ID: other, Worker: "billing-1", Attempt: 1})
 	h.must(t, c, kernel.Cancel{ID: other})
 	h.refused(t, w, with(func(f *kernel.Finish) { f.ID = other }), jobs.Conflict)
 	h.must(t, w, kernel.Returned{ID: other, Worker: "billing-1", Attempt: 1})
@@ -376,14 +374,14 @@ func TestWorkersStayInTheirApp(t *testing.T) {
 	h.must(t, h.as(client), kernel.Create{ID: run, Key: "charge"})
 	h.must(t, billing, kernel.Create{ID: jobs.ID{2}, Key: "charge"})
 	h.refused(t, shipping, kernel.Create{ID: jobs.ID{3}, Key: "charge"}, jobs.Forbidden)
-	h.refused(t, shipping, kernel.Claim{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
+	h.refused(t, shipping, kernel.Start{ID: run, Worker: "shipping", Attempt: 1}, jobs.Forbidden)
 	if _, err := shipping.Run(t.Context(), "", run); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a run of another app: %v", err)
 	}
 	if _, err := shipping.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a job of another app: %v", err)
 	}
-	h.must(t, billing, kernel.Claim{ID: run, Worker: "billing-1", Attempt: 1})
+	h.must(t, h.as(node), kernel.Start{ID: run, Worker: "billing-1", Attempt: 1})
 	h.must(t, billing, kernel.Checkpoint{ID: run, Worker: "billing-1", Attempt: 1})
 	h.must(t, billing, kernel.Expect{ID: run, Worker: "billing-1", Attempt: 1, Key: make([]byte, kernel.FeedbackKey)})
 	h.refused(t, billing, kernel.Report{ID: run, Attempt: 1}, jobs.Forbidden)
@@ -421,7 +419,7 @@ func TestANameThatGoesToAnotherApp(t *testing.T) {
 	h.must(t, h1, register("billing", "h1", "charge"))
 	run := jobs.ID{1}
 	h.must(t, h.as(client), kernel.Create{ID: run, Key: "charge"})
-	h.must(t, h1, kernel.Claim{ID: run, Worker: "h1-x", Attempt: 1})
+	h.must(t, h.as(node), kernel.Start{ID: run, Worker: "h1-x", Attempt: 1})
 	h1 = h.as(bus.Principal{Tenant: "default", Role: bus.Worker, Name: "h1", App: "shipping"})
 	for _, c := range []kernel.Command{
 		kernel.Finish{ID: run, Worker: "h1-x", Attempt: 1, Outcome: kernel.OutcomeSuccess},
@@ -451,7 +449,7 @@ func TestAnswersHoldOwnRunsOnly(t *testing.T) {
 	for i := range byte(2) {
 		h.must(t, c, kernel.Create{ID: jobs.ID{1 + i}, Key: "charge", Args: []byte(`{"secret":1}`)})
 	}
-	h.must(t, w, kernel.Claim{ID: jobs.ID{1}, Worker: "billing", Attempt: 1})
+	h.must(t, h.as(node), kernel.Start{ID: jobs.ID{1}, Worker: "billing", Attempt: 1})
 	e := h.must(t, w, kernel.Finish{ID: jobs.ID{1}, Worker: "billing", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	if len(e.Runs) != 0 || e.Summary == nil || e.Run().ID != (jobs.ID{1}) || e.Run().State != jobs.Succeeded {
 		t.Errorf("%d runs in the answer, %+v", len(e.Runs), e.Summary)

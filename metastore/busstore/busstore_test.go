@@ -342,11 +342,11 @@ func TestMessagesFit(t *testing.T) {
 		t.Errorf("a message of %d bytes", most)
 	}
 	// Small requests, large answers: what does not fit is requested again.
-	claims := make([]kernel.Envelope, 40)
-	for i := range claims {
-		claims[i].Command = kernel.Claim{ID: kernel.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
+	starts := make([]kernel.Envelope, 40)
+	for i := range starts {
+		starts[i].Command = kernel.Start{ID: kernel.DerivedID(fmt.Sprint("run", i)), Worker: "w", Attempt: 1}
 	}
-	results := s.Apply(t.Context(), claims)
+	results := s.Apply(t.Context(), starts)
 	allDone(t, results)
 	for i := range results {
 		if run := results[i].Run(); run.ID != kernel.DerivedID(fmt.Sprint("run", i)) || string(run.Args) != big || run.State != jobs.Processing {
@@ -478,7 +478,7 @@ func TestReadsAreThoseOfTheStore(t *testing.T) {
 	}
 	hour := time.Now().Truncate(time.Hour)
 	c, err := s.Counts(ctx, metastore.CountQuery{Job: "charge", From: hour.Add(-time.Hour), To: hour.Add(2 * time.Hour)})
-	if err != nil || c.Live[jobs.Enqueued] != 5 || len(c.Hours) != 1 || c.Hours[0].N != 5 {
+	if err != nil || c.Live[jobs.Enqueued] != 5 || len(c.Tallies) != 1 || c.Tallies[0].Runs[jobs.Enqueued] != 5 {
 		t.Errorf("counts: %+v, %v", c, err)
 	}
 }

@@ -146,7 +146,8 @@ func TestReplySubjectsRevealNothing(t *testing.T) {
 	for range 3 {
 		done := make(chan error)
 		go func() {
-			done <- a.follower.Hand(t.Context(), bus.Lane{Tenant: "default", App: "billing", Worker: "w1-x"}, []bus.Offer{{ID: jobs.ID{1}, Attempt: 1, Key: "k"}})
+			_, err := a.follower.Push(t.Context(), bus.Address{Tenant: "default", App: "billing", Worker: "w1-x"}, []byte("push"))
+			done <- err
 		}()
 		m := <-handed
 		if err := m.Respond(nil); err != nil {

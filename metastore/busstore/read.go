@@ -54,7 +54,7 @@ func (s *store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key
 
 // Definitions lists jobs, in as many answers as it takes.
 func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
-	next := question{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, After: q.After, Limit: q.Limit}
+	next := question{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, Changes: q.Changes, After: q.After, Limit: q.Limit}
 	var all []*kernel.Definition
 	for {
 		r, rows, err := ask[*kernel.Definition](ctx, s, askDefinitions, next)
@@ -69,7 +69,7 @@ func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 			next.Limit = q.Limit - len(all)
 		}
 		switch last := rows[len(rows)-1]; {
-		case q.Since > 0:
+		case q.Since > 0 || q.Changes:
 			next.Since = last.Change
 		case q.Tenant == "*":
 			next.Skip = len(all) // keys of several tenants have no order that After could name
@@ -88,7 +88,7 @@ func (s *store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kerne
 func (s *store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
 	r, rows, err := ask[*kernel.Run](ctx, s, askRuns, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
 		Parent: q.Parent, Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
-		App: q.App, Match: q.Match, Keys: q.Jobs})
+		App: q.App, Match: q.Match, Keys: q.Jobs, Args: q.Args})
 	return metastore.Page{Runs: rows, Next: r.Next, Searched: r.Searched}, err
 }
 
@@ -100,13 +100,13 @@ func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, lim
 
 // Counts returns how many runs there are.
 func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
-	r, rows, err := ask[*kernel.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, Name: q.Payer, From: q.From, To: q.To})
-	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting}
+	r, rows, err := ask[*kernel.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, App: q.App, Name: q.Payer, From: q.From, To: q.To, Jobs: q.Jobs})
+	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting, Jobs: r.Jobs}
 	if c.Live == nil {
 		c.Live = map[jobs.State]int{}
 	}
 	for _, t := range rows {
-		c.Hours = append(c.Hours, *t)
+		c.Tallies = append(c.Tallies, *t)
 	}
 	return c, err
 }

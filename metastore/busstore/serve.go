@@ -16,7 +16,7 @@ import (
 
 // Config configures Serve. The zero value works.
 type Config struct {
-	// Kept limits a worker to its own app, that of its principal, when it registers, creates, claims, ends and reads:
+	// Kept limits a worker to its own app, that of its principal, when it registers, creates, ends and reads:
 	// for a bus that authenticates. Default: a worker may act in all apps of its tenant.
 	Kept bool
 	// Current returns an error while local reads may be stale, else nil. A read is then refused as jobs.Unavailable,
@@ -105,7 +105,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	var room room
 	next := 0
 	likely := &s.likely
-	if v == askBrief && len(batch) > 0 && batch[0].Command.Verb() != kernel.VerbClaim {
+	if v == askBrief {
 		likely = &s.likelyBrief
 	}
 	b := encodeAnswers(len(batch), s.limit, int(likely.Load()), func(i int) (*kernel.Effect, error) {
@@ -114,7 +114,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 		}
 		answer := &answers[next]
 		next++
-		return room.trim(from, v, batch[i].Command, &answer.Effect), answer.Err
+		return room.trim(from, v, &answer.Effect), answer.Err
 	})
 	if n := len(batch); n > 0 {
 		likely.Store(int64(len(b)/n + 16))
@@ -178,8 +178,6 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envel
 		}
 	case kernel.Create:
 		return s.ownJob(ctx, from, own, k.Key)
-	case kernel.Claim:
-		return s.ownRun(ctx, from, own, k.ID)
 	case kernel.Finish:
 		return s.ownRun(ctx, from, own, k.ID)
 	case kernel.Returned:
@@ -283,17 +281,17 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		b, _ := encodeRows(reply{}, rows, s.limit)
 		return b, nil
 	case askCounts:
-		c, err := s.store.Counts(ctx, metastore.CountQuery{Tenant: q.Tenant, Job: q.Key, Payer: q.Name, From: q.From, To: q.To})
+		c, err := s.store.Counts(ctx, metastore.CountQuery{Tenant: q.Tenant, Job: q.Key, App: q.App, Payer: q.Name, From: q.From, To: q.To, Jobs: q.Jobs})
 		if err != nil {
 			return nil, err
 		}
-		hours := make([]*kernel.Tally, len(c.Hours))
-		for i := range c.Hours {
-			hours[i] = &c.Hours[i]
+		rows := make([]*kernel.Tally, len(c.Tallies))
+		for i := range c.Tallies {
+			rows[i] = &c.Tallies[i]
 		}
-		b, n := encodeRows(reply{Live: c.Live, Waiting: c.Waiting}, hours, s.limit)
-		if n < len(hours) {
-			return nil, kernel.Invalid("counts of %d hours and states are more than the bus carries: ask for a shorter time", len(hours))
+		b, n := encodeRows(reply{Live: c.Live, Waiting: c.Waiting, Jobs: c.Jobs}, rows, s.limit)
+		if n < len(rows) {
+			return nil, kernel.Invalid("counts of %d hours and days are more than the bus carries: ask for a shorter time", len(rows))
 		}
 		return b, nil
 	case askGlobal:
@@ -343,7 +341,7 @@ func single[R kernel.Row](row R, err error, limit int) ([]byte, error) {
 }
 
 func (s *server) definitions(ctx context.Context, q question) ([]byte, error) {
-	want := metastore.DefinitionQuery{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, After: q.After, Limit: q.Limit}
+	want := metastore.DefinitionQuery{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, Changes: q.Changes, After: q.After, Limit: q.Limit}
 	if want.Limit > 0 {
 		want.Limit += max(0, q.Skip)
 	}
@@ -371,9 +369,12 @@ func part[R kernel.Row](rows []R, limit int) ([]byte, error) {
 // runs answers with a page. For one that is too large it reads a shorter one, because only the store knows where the
 // next begins.
 func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]byte, error) {
+	if len(q.Args) > metastore.MaxArgs {
+		return nil, kernel.Invalid("a list of runs by %d arguments, at most %d are allowed", len(q.Args), metastore.MaxArgs)
+	}
 	want := metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent,
 		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
-		App: q.App, Match: q.Match, Jobs: q.Keys}
+		App: q.App, Match: q.Match, Jobs: q.Keys, Args: q.Args}
 	for {
 		page, err := s.store.Runs(ctx, want)
 		if err != nil {

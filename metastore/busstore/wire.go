@@ -53,29 +53,32 @@ func (v verb) commands() bool { return v == askApply || v == askBrief }
 
 // question is the parameters of all reads; each uses its part.
 type question struct {
-	Tenant jobs.Tenant   `json:"tenant,omitzero"`
-	Key    jobs.Key      `json:"key,omitzero"`
-	Keys   []jobs.Key    `json:"keys,omitzero"`
-	App    string        `json:"app,omitzero"`
-	Since  uint64        `json:"since,omitzero"`
-	After  jobs.Key      `json:"after,omitzero"`
-	Skip   int           `json:"skip,omitzero"` // definitions that an earlier answer had
-	Limit  int           `json:"limit,omitzero"`
-	ID     jobs.ID       `json:"id,omitzero"`
-	State  jobs.State    `json:"state,omitzero"`
-	Worker string        `json:"worker,omitzero"`
-	Parent jobs.ID       `json:"parent,omitzero"`
-	Origin kernel.Origin `json:"origin,omitzero"`
-	From   time.Time     `json:"from,omitzero"`
-	To     time.Time     `json:"to,omitzero"`
-	Cursor string        `json:"cursor,omitzero"`
-	Cause  kernel.Cause  `json:"cause,omitzero"`
-	Code   string        `json:"code,omitzero"`
-	Match  string        `json:"match,omitzero"`
-	Name   string        `json:"name,omitzero"` // the id of a token or a session, or a payer
-	Target string        `json:"target,omitzero"`
-	Actor  string        `json:"actor,omitzero"`
-	Before uint64        `json:"before,omitzero"`
+	Tenant  jobs.Tenant     `json:"tenant,omitzero"`
+	Key     jobs.Key        `json:"key,omitzero"`
+	Keys    []jobs.Key      `json:"keys,omitzero"`
+	App     string          `json:"app,omitzero"`
+	Since   uint64          `json:"since,omitzero"`
+	Changes bool            `json:"changes,omitzero"`
+	After   jobs.Key        `json:"after,omitzero"`
+	Skip    int             `json:"skip,omitzero"` // definitions that an earlier answer had
+	Limit   int             `json:"limit,omitzero"`
+	ID      jobs.ID         `json:"id,omitzero"`
+	State   jobs.State      `json:"state,omitzero"`
+	Worker  string          `json:"worker,omitzero"`
+	Parent  jobs.ID         `json:"parent,omitzero"`
+	Origin  kernel.Origin   `json:"origin,omitzero"`
+	From    time.Time       `json:"from,omitzero"`
+	To      time.Time       `json:"to,omitzero"`
+	Cursor  string          `json:"cursor,omitzero"`
+	Cause   kernel.Cause    `json:"cause,omitzero"`
+	Code    string          `json:"code,omitzero"`
+	Match   string          `json:"match,omitzero"`
+	Args    []metastore.Arg `json:"args,omitzero"`
+	Name    string          `json:"name,omitzero"` // the id of a token or a session, or a payer
+	Target  string          `json:"target,omitzero"`
+	Actor   string          `json:"actor,omitzero"`
+	Before  uint64          `json:"before,omitzero"`
+	Jobs    bool            `json:"jobs,omitzero"`
 }
 
 // reply is what an answer to a question has beside its rows.
@@ -85,6 +88,7 @@ type reply struct {
 	Searched time.Time          `json:"searched,omitzero"`
 	Live     map[jobs.State]int `json:"live,omitzero"`
 	Waiting  int                `json:"waiting,omitzero"`
+	Jobs     int                `json:"jobs,omitzero"`
 }
 
 // appendApply leaves room for the moment, which is known when the request is sent.

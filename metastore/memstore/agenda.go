@@ -18,63 +18,63 @@ func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []me
 			next = time.Unix(0, w.at).UTC()
 			return false
 		}
-		due = append(due, metastore.Named{Tenant: w.row.Tenant, ID: w.row.ID})
+		due = append(due, metastore.Named{Tenant: w.space.tenant, ID: w.id})
 		return true
 	})
 	return due, next, nil
 }
 
-// Ready lists the first runs of an app that a worker may claim.
+// Ready lists the first ready runs of an app.
 func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	s := e.rows.spaces[tenant]
-	if s == nil || s.lanes[app] == nil {
+	if s == nil || s.apps[app] == nil {
 		return nil, nil
 	}
 	var found []*kernel.Run
-	for _, r := range s.lanes[app].ready {
+	for _, r := range s.apps[app].ready {
 		for n := r.first; n != nil && len(found) < limit; n = n.links[inReady].newer {
-			found = append(found, n.row)
+			found = append(found, n.get())
 		}
 	}
 	return found, nil
 }
 
-// Lanes lists the apps that have runs to claim.
-func (e *Engine) Lanes(context.Context) ([]metastore.Lane, error) {
+// ReadyApps lists the apps that have ready runs.
+func (e *Engine) ReadyApps(context.Context) ([]metastore.ReadyApp, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	var found []metastore.Lane
+	var found []metastore.ReadyApp
 	for _, s := range e.rows.spaces {
-		for app, l := range s.lanes {
-			lane := metastore.Lane{Tenant: s.tenant, App: app}
+		for app, l := range s.apps {
+			at := metastore.ReadyApp{Tenant: s.tenant, App: app}
 			for _, r := range l.ready {
-				lane.Ready += r.n
+				at.Ready += r.n
 			}
-			found = append(found, lane)
+			found = append(found, at)
 		}
 	}
 	return found, nil
 }
 
-// Backlog lists the apps that have runs to claim, each with the age of the oldest.
+// Backlog lists the apps that have ready runs, each with the age of the oldest.
 func (e *Engine) Backlog(context.Context) ([]metastore.Backlog, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	var found []metastore.Backlog
 	for _, s := range e.rows.spaces {
-		for app, l := range s.lanes {
-			lane := metastore.Backlog{Lane: metastore.Lane{Tenant: s.tenant, App: app}}
-			var oldest *kernel.Run
+		for app, l := range s.apps {
+			at := metastore.Backlog{ReadyApp: metastore.ReadyApp{Tenant: s.tenant, App: app}}
+			var oldest *node
 			for _, r := range l.ready { // the first of each priority is its oldest
-				lane.Ready += r.n
-				if run := r.first.row; oldest == nil || run.Turn < oldest.Turn {
-					oldest = run
+				at.Ready += r.n
+				if n := r.first; oldest == nil || n.turn < oldest.turn {
+					oldest = n
 				}
 			}
-			lane.Since = oldest.Queued
-			found = append(found, lane)
+			at.Since = oldest.get().Queued
+			found = append(found, at)
 		}
 	}
 	return found, nil

@@ -74,15 +74,23 @@ func (r *rows) age(e *elder, row kernel.Row) {
 	if row != nil {
 		at, ok = metastore.DoneAt(row)
 	}
+	if ok {
+		place(&r.elders, e, at.UnixNano())
+	} else {
+		place(&r.elders, e, 0)
+	}
+}
+
+// place puts an elder in its place among others; at 0, it is taken out.
+func place(h *heap[*elder], e *elder, at int64) {
 	if e.place != 0 {
-		if ok && e.at == at.UnixNano() {
+		if e.at == at {
 			return
 		}
-		r.elders.remove(e.place)
+		h.remove(e.place)
 	}
-	if ok {
-		e.at = at.UnixNano()
-		r.elders.add(e)
+	if e.at = at; at != 0 {
+		h.add(e)
 	}
 }
 
@@ -106,8 +114,8 @@ func (e *Engine) Aged(_ context.Context, before time.Time, limit int) ([]kernel.
 		s := e.rows.spaces[old.row.Tenant]
 		switch old.row.Kind {
 		case kernel.RowTally:
-			for _, c := range s.tallies[old.row.ID].counts {
-				if !take(&kernel.Tally{Tenant: s.tenant, Job: old.row.ID, State: c.state, Hour: c.hour}) {
+			for t := range s.tallies[old.row.ID].all() {
+				if t.span == kernel.Day && !take(t.row(s.tenant, old.row.ID)) {
 					break
 				}
 			}

@@ -16,9 +16,20 @@ import (
 // Snapshot is the rows at one moment. It shares them with the engine, because rows never change.
 type Snapshot struct {
 	rows    []kernel.Row
+	packed  []*kernel.Packed // definitions
+	tallies []counted
 	stubs   []*generation
 	tenants []jobs.Tenant
 }
+
+// packedRun is the row of a run that is packed.
+type packedRun struct {
+	*kernel.PackedRun
+	id jobs.ID
+}
+
+// Ref is never asked: a snapshot has runs only as such.
+func (packedRun) Ref() kernel.Ref { return kernel.Ref{} }
 
 // Capture takes a snapshot. It stops commits only for as long as it takes to copy pointers.
 func (e *Engine) Capture() *Snapshot {
@@ -28,11 +39,14 @@ func (e *Engine) Capture() *Snapshot {
 }
 
 func (r *rows) capture() *Snapshot {
-	size := 1
+	size, packed := 1, 0
 	for _, s := range r.spaces {
-		size += len(s.nodes) + len(s.definitions) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + 1
+		packed += len(s.definitions)
+		size += len(s.nodes) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + 1
 	}
-	snap := &Snapshot{rows: make([]kernel.Row, 0, size), stubs: r.settled.share(), tenants: make([]jobs.Tenant, len(r.spaces))}
+	warm := min(packed, len(r.warm.ring))
+	size, packed = size+warm, packed-warm
+	snap := &Snapshot{rows: make([]kernel.Row, 0, size), packed: make([]*kernel.Packed, 0, packed), stubs: r.settled.share(), tenants: make([]jobs.Tenant, len(r.spaces))}
 	put := func(row kernel.Row) { snap.rows = append(snap.rows, row) }
 	if r.store != nil {
 		put(r.store)
@@ -43,7 +57,11 @@ func (r *rows) capture() *Snapshot {
 			put(s.global)
 		}
 		for _, d := range s.definitions {
-			put(d.row)
+			if d.row != nil {
+				put(d.row)
+			} else {
+				snap.packed = append(snap.packed, d.packed)
+			}
 		}
 		for _, g := range s.gates {
 			if g.row != nil {
@@ -74,12 +92,14 @@ func (r *rows) capture() *Snapshot {
 			put(row)
 		}
 		for job, of := range s.tallies {
-			for _, c := range of.counts {
-				put(&kernel.Tally{Tenant: s.tenant, Job: job, State: c.state, Hour: c.hour, N: c.n})
-			}
+			snap.tallies = append(snap.tallies, counted{s.tenant, job, of.history})
 		}
 		for n := s.all.first; n != nil; n = n.links[inAll].newer {
-			put(n.row)
+			if n.row != nil {
+				put(n.row)
+			} else {
+				put(packedRun{n.packed, n.id})
+			}
 		}
 	}
 	return snap
@@ -90,9 +110,20 @@ func (r *rows) capture() *Snapshot {
 func (s *Snapshot) Rows() iter.Seq[kernel.Row] {
 	return func(yield func(kernel.Row) bool) {
 		for _, row := range s.rows {
+			if p, packed := row.(packedRun); packed {
+				row = p.Unpack(p.id)
+			}
 			if !yield(row) {
 				return
 			}
+		}
+		for _, p := range s.packed {
+			if !yield(p.Unpack()) {
+				return
+			}
+		}
+		if !s.eachTally(yield) {
+			return
 		}
 		for _, g := range s.stubs {
 			for row := range g.rows(s.tenants) {
@@ -100,6 +131,67 @@ func (s *Snapshot) Rows() iter.Seq[kernel.Row] {
 					return
 				}
 			}
+		}
+	}
+}
+
+// eachTally yields the tallies, and reports whether to continue.
+func (s *Snapshot) eachTally(yield func(kernel.Row) bool) bool {
+	for i := range s.tallies {
+		of := &s.tallies[i]
+		for t := range of.all() {
+			if !yield(t.row(of.tenant, of.job)) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// Stored lists the rows as Rows does, packed: Restore takes this, too.
+func (s *Snapshot) Stored() iter.Seq[kernel.Row] {
+	return func(yield func(kernel.Row) bool) {
+		var p kernel.Parcel
+		full := func() bool {
+			if p.Len() < kernel.MostParcel {
+				return true
+			}
+			full := p
+			p = kernel.Parcel{}
+			return yield(&full)
+		}
+		for _, row := range s.rows {
+			switch row := row.(type) {
+			case *kernel.Definition:
+				p.Definitions = append(p.Definitions, row.Pack(row.Key))
+			case *kernel.Run:
+				p.Runs = append(p.Runs, kernel.ParcelRun{ID: row.ID, Packed: row.Pack()})
+			case packedRun:
+				p.Runs = append(p.Runs, kernel.ParcelRun{ID: row.id, Packed: row.PackedRun})
+			default:
+				if !yield(row) {
+					return
+				}
+			}
+			if !full() {
+				return
+			}
+		}
+		for _, d := range s.packed {
+			if p.Definitions = append(p.Definitions, d); !full() {
+				return
+			}
+		}
+		if !s.eachTally(yield) {
+			return
+		}
+		for _, g := range s.stubs {
+			if !g.each(s.tenants, func(st kernel.Stub) bool { p.Stubs = append(p.Stubs, st); return full() }) {
+				return
+			}
+		}
+		if p.Len() > 0 {
+			yield(&p)
 		}
 	}
 }
@@ -128,7 +220,8 @@ func (s *Snapshot) Hash() [sha256.Size]byte {
 // Restore replaces all rows by those of a snapshot, or leaves them as they are and returns the error among them. The
 // rows must be freshly decoded and belong to the engine from then on: equal strings are shared.
 func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
-	r, words := newRows(), words{}
+	r, words, packing := newRows(), words{}, packers{}
+	defer packing.wait()
 	for row, err := range snapshot {
 		if err != nil {
 			return err
@@ -137,25 +230,46 @@ func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 		case *kernel.Run:
 			words.run(row)
 			if row.Settled() {
-				r.settled.restore(stubName{r.space(row.Tenant).number, row.ID}, row)
-			} else {
-				r.put(row)
+				r.settled.restore(r.space(row.Tenant).number, &kernel.Stub{ID: row.ID, Key: string(row.Key), Worker: row.Worker, Attempt: row.Attempt, State: row.State, Ended: row.Ended})
+				break
+			}
+			n, err := r.restoreRun(row)
+			if err != nil {
+				return err
+			}
+			if n.links[inWarm].list != nil {
+				n.links[inWarm].list.remove(n, inWarm)
+				packing.add(n)
+			}
+		case *kernel.Parcel:
+			if err := r.restoreParcel(row, words); err != nil {
+				return err
 			}
 		case *kernel.StoreRow:
 			r.store, r.settled.period = row, metastore.Period(row.At)
 		case *kernel.Definition:
-			if err := r.restoreDefinition(row); err != nil {
+			d, err := r.restoreDefinition(row)
+			if err != nil {
 				return err
 			}
+			if !r.warm.room(d) {
+				packing.add(d)
+			}
+		case *kernel.Tally:
+			if row.Span != kernel.Hour && row.Span != kernel.Day {
+				return fmt.Errorf("restore: a tally of the unknown span %d", row.Span)
+			}
+			r.putTally(row)
 		case kernel.Row:
 			tx{r}.Put(row)
 		default:
 			return fmt.Errorf("restore: a row of unknown kind")
 		}
 	}
-	r.sortDefinitions()
+	packing.wait()
+	r.restoredDefinitions()
 	for _, s := range r.spaces {
-		for _, l := range s.lanes {
+		for _, l := range s.apps {
 			for _, ready := range l.ready {
 				ready.sort()
 			}
@@ -167,6 +281,45 @@ func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 	return nil
 }
 
+func (r *rows) restoreRun(row *kernel.Run) (*node, error) {
+	if r.space(row.Tenant).nodes[row.ID] != nil {
+		return nil, fmt.Errorf("restore: run %s of tenant %s exists twice", row.ID, row.Tenant)
+	}
+	return r.putRun(row), nil
+}
+
+func (r *rows) restoreParcel(p *kernel.Parcel, w words) error {
+	for i, packed := range p.Definitions {
+		d, err := r.restoreDefinition(p.Rows[i])
+		if err != nil {
+			return err
+		}
+		if d.packed = packed; !r.warm.room(d) {
+			d.row = nil
+		}
+	}
+	for i := range p.Runs {
+		run := &p.Runs[i]
+		if run.Row.Settled() {
+			return fmt.Errorf("restore: run %s of tenant %s has ended", run.ID, run.Row.Tenant)
+		}
+		w.run(run.Row)
+		n, err := r.restoreRun(run.Row)
+		if err != nil {
+			return err
+		}
+		if n.links[inWarm].list != nil {
+			n.links[inWarm].list.remove(n, inWarm)
+			n.row, n.packed = nil, run.Packed
+		}
+	}
+	for i := range p.Stubs {
+		st := &p.Stubs[i]
+		r.settled.restore(r.space(st.Tenant).number, st)
+	}
+	return nil
+}
+
 // sort sorts the runs of a list that was filled in the order of their creation by their turns.
 func (r *ready) sort() {
 	nodes := make([]*node, 0, r.n)
@@ -174,7 +327,7 @@ func (r *ready) sort() {
 		nodes = append(nodes, r.first)
 		r.remove(r.first, inReady)
 	}
-	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.row.Turn, b.row.Turn) })
+	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.turn, b.turn) })
 	for _, n := range nodes {
 		r.add(n, inReady)
 	}

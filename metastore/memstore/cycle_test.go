@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
-// BenchmarkCycle is the whole life of a run without disk and bus: create, claim and finish, 1,000 to a commit.
+// BenchmarkCycle is the whole life of a run without disk and bus: create, start and finish, 1,000 to a commit.
 func BenchmarkCycle(b *testing.B) {
 	st := memstore.Open(memstore.Config{})
 	apply := func(batch []kernel.Envelope) {
@@ -26,17 +26,17 @@ func BenchmarkCycle(b *testing.B) {
 	apply([]kernel.Envelope{say(kernel.Register{App: "bench", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "noop", Kind: kernel.Triggered}})})
 	args := []byte(`{"customer":"c7","cents":990,"note":"a hundred bytes of arguments, more or less, as usual"}`)
 	const size = 1000
-	creates, claims, finishes := make([]kernel.Envelope, size), make([]kernel.Envelope, size), make([]kernel.Envelope, size)
+	creates, starts, finishes := make([]kernel.Envelope, size), make([]kernel.Envelope, size), make([]kernel.Envelope, size)
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += size {
 		for i := range size {
 			id := jobs.NewID(time.Now())
 			creates[i] = say(kernel.Create{ID: id, Key: "noop", Args: args})
-			claims[i] = say(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			starts[i] = say(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			finishes[i] = say(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		}
 		apply(creates)
-		apply(claims)
+		apply(starts)
 		apply(finishes)
 	}
 }

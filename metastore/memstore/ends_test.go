@@ -35,7 +35,7 @@ func TestRetriesHaveATurnWithinBounds(t *testing.T) {
 	last := time.Time{}
 	for i := range 300 {
 		id := kernel.DerivedID("run", fmt.Sprint(i))
-		tell(kernel.Create{ID: id, Key: "k"}, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeError})
+		tell(kernel.Create{ID: id, Key: "k"}, kernel.Start{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeError})
 		run, err := st.Run(t.Context(), jobs.DefaultTenant, id)
 		if err != nil {
 			t.Fatal(err)

@@ -1,9 +1,8 @@
 package memstore
 
 import (
-	"time"
-
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // A live run is a node in several lists at once. Each list is one of these kinds.
@@ -13,8 +12,9 @@ const (
 	inParent        // those that a run has made
 	inState         // those in a state
 	inWorker        // those whose current or last attempt is a worker's
-	inReady         // those that a worker of an app may claim, of one priority: their turns only grow
+	inReady         // those of an app that are ready, of one priority, by their turns
 	inLeased        // those with an attempt under way, of all tenants
+	inWarm          // those whose row may be packed when it has not been used for long; see rows.cool
 	kinds
 )
 
@@ -24,13 +24,32 @@ func ordered(kind int) bool { return kind <= inParent }
 
 // node is a live run with its places in the indexes.
 type node struct {
-	row   *kernel.Run
-	space *space
-	job   *job
-	rank  uint32 // among the runs created at the same instant
-	wakes int32  // place among those that wake
-	waits int32  // place among those that wait at the gate
-	links [kinds]link
+	row     *kernel.Run       // nil = packed
+	packed  *kernel.PackedRun // nil = the row has changed since
+	space   *space
+	job     *job
+	id      jobs.ID
+	created int64  // Unix nanoseconds
+	turn    uint64 // of the row
+	rank    uint32 // among the runs created at the same instant
+	wakes   int32  // place among those that wake
+	waits   int32  // place among those that wait at the gate
+	links   [kinds]link
+}
+
+// get returns the row. It does not change the node: readers share it.
+func (n *node) get() *kernel.Run {
+	if n.row != nil {
+		return n.row
+	}
+	return n.packed.Unpack(n.id)
+}
+
+func (n *node) pack() {
+	if n.packed == nil {
+		n.packed = n.row.Pack()
+	}
+	n.row = nil
 }
 
 // link is a node's place in one list. A node that has left an ordered list keeps older, so that a reader that paused
@@ -46,12 +65,19 @@ type list struct {
 	n           int
 }
 
-// add puts a node at the end or, in an ordered list, by its time of creation: nearly always the end.
+// add puts a node at the end or, in an ordered list, by its time of creation: nearly always the end. A ready run whose
+// start was taken back has a turn before most others'.
 func (l *list) add(n *node, kind int) {
 	after := l.last
-	if ordered(kind) {
-		for after != nil && n.row.Created.Before(after.row.Created) {
+	switch {
+	case ordered(kind):
+		for after != nil && n.created < after.created {
 			after = after.links[kind].older
+		}
+	case kind == inReady && after != nil && n.turn < after.turn:
+		after = nil
+		for next := l.first; next.turn < n.turn; next = next.links[kind].newer {
+			after = next
 		}
 	}
 	at := &n.links[kind]
@@ -91,15 +117,15 @@ func (l *list) remove(n *node, kind int) {
 
 // moment is a place in the order of creation.
 type moment struct {
-	created time.Time
+	created int64 // Unix nanoseconds
 	rank    uint32
 }
 
-func (n *node) moment() moment { return moment{n.row.Created, n.rank} }
+func (n *node) moment() moment { return moment{n.created, n.rank} }
 
 func (m moment) before(o moment) bool {
-	if m.created.Equal(o.created) {
+	if m.created == o.created {
 		return m.rank < o.rank
 	}
-	return m.created.Before(o.created)
+	return m.created < o.created
 }

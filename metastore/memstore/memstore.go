@@ -75,14 +75,14 @@ func (t tx) Get(ref kernel.Ref) kernel.Row {
 	switch ref.Kind {
 	case kernel.RowRun:
 		if n := t.rows.node(s, ref.ID); n != nil {
-			return n.row
+			return t.rows.run(n)
 		}
-		if run := t.rows.settled.get(s.tenant, stubName{s.number, ref.ID}); run != nil {
+		if run := t.rows.settled.get(s.tenant, s.number, ref.ID); run != nil {
 			return run
 		}
 	case kernel.RowDefinition:
 		if d := s.definitions[jobs.Key(ref.Name)]; d != nil {
-			return d.row
+			return t.rows.definition(d)
 		}
 	case kernel.RowGate:
 		if g := s.gates[ref.Name]; g != nil && g.row != nil {
@@ -100,8 +100,8 @@ func (t tx) Get(ref kernel.Ref) kernel.Row {
 		}
 	case kernel.RowTally:
 		if of := s.tallies[ref.ID]; of != nil {
-			if _, found := of.find(ref.At, ref.State); found {
-				return &kernel.Tally{Tenant: s.tenant, Job: ref.ID, State: ref.State, Hour: ref.At, N: of.get(ref.At, ref.State)}
+			if t, found := of.find(timed(ref.Span, ref.At)); found {
+				return t.row(s.tenant, ref.ID)
 			}
 		}
 	case kernel.RowGlobal:

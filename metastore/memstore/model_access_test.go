@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -69,6 +70,19 @@ func (m *model) compareAccess(t *testing.T, e *Engine, d *dice) {
 	aged, _ := e.Aged(ctx, before, limit)
 	if len(aged) != min(limit, len(old)) {
 		t.Errorf("Aged(%v) are %v, want %d of %v", before, aged, limit, old)
+	}
+	var hours []kernel.Ref
+	for _, row := range of[*kernel.Tally](m) {
+		if row.Span == kernel.Hour && !row.End().After(before) {
+			hours = append(hours, row.Ref())
+		}
+	}
+	hourly, _ := e.Hourly(ctx, before, 1000)
+	less := func(a, b kernel.Ref) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) }
+	slices.SortFunc(hours, less)
+	slices.SortFunc(hourly, less)
+	if !slices.Equal(hourly, hours) {
+		t.Errorf("Hourly(%v) are %v, want %v", before, hourly, hours)
 	}
 	for i, ref := range aged {
 		if !slices.Contains(old, ref) || slices.Contains(aged[:i], ref) {

@@ -47,7 +47,7 @@ func (m *model) put(row kernel.Row) {
 	case *kernel.Tally:
 		if old, ok := m.rows[ref].(*kernel.Tally); ok {
 			sum := *row
-			sum.N += old.N
+			sum.Add(old.Sums)
 			m.rows[ref] = &sum
 			return
 		}
@@ -132,10 +132,10 @@ func (d *dice) run(m *model) *kernel.Run {
 	case jobs.Succeeded:
 		run.Ended = m.now
 	}
-	if run.Offerable() {
+	if run.Ready() {
 		d.turns++
 		run.Turn = d.turns
-		if old, ok := m.rows[run.Ref()].(*kernel.Run); ok && old.Offerable() && old.Priority == run.Priority {
+		if old, ok := m.rows[run.Ref()].(*kernel.Run); ok && old.Ready() && old.Priority == run.Priority {
 			run.Turn = old.Turn
 		}
 	}
@@ -174,7 +174,9 @@ func (d *dice) row(m *model) kernel.Row {
 	case n < 37:
 		return &kernel.Missed{Tenant: d.tenant(), Job: job, From: hour, To: hour, Count: d.Uint64N(9)}
 	case n < 39:
-		return &kernel.Tally{Tenant: d.tenant(), Job: job, State: pick(d, jobs.Enqueued, jobs.Succeeded), Hour: hour.UnixNano(), N: 1 + d.Int64N(3)}
+		t := &kernel.Tally{Tenant: d.tenant(), Job: job, Span: pick(d, kernel.Hour, kernel.Hour, kernel.Day), Sums: kernel.Sums{Took: time.Duration(d.Int64N(3))}}
+		t.At, t.Runs[pick(d, jobs.Enqueued, jobs.Succeeded)] = t.Span.Start(hour.Add(time.Duration(d.IntN(50))*time.Hour)), 1+d.Int64N(3)
+		return t
 	}
 	return d.access(m)
 }
@@ -317,17 +319,24 @@ func (m *model) compare(t *testing.T, e *Engine, d *dice) {
 			same(t, "Counts", c.Live, live)
 		}
 		c, _ := e.Counts(ctx, metastore.CountQuery{Tenant: tenant, From: time.Unix(1, 0)})
-		sums := map[string]int64{}
+		byApp, _ := e.Counts(ctx, metastore.CountQuery{Tenant: tenant, App: "x", From: time.Unix(1, 0)})
+		sums, ofApp := metastore.Tallies{}, metastore.Tallies{}
 		for _, row := range of[*kernel.Tally](m) {
-			if row.Tenant == tenant {
-				sums[fmt.Sprint(row.Hour, row.State)] += row.N
+			if row.Tenant != tenant {
+				continue
+			}
+			one := *row
+			one.Job = jobs.ID{}
+			sums.Add(one)
+			for _, d := range of[*kernel.Definition](m) {
+				if d.Tenant == tenant && d.App == "x" && d.UID == row.Job {
+					ofApp.Add(one)
+				}
 			}
 		}
-		got := map[string]int64{}
-		for _, row := range c.Hours {
-			got[fmt.Sprint(row.Hour, row.State)] = row.N
+		if !slices.Equal(c.Tallies, sums.List()) || !slices.Equal(byApp.Tallies, ofApp.List()) {
+			t.Errorf("tallies of all are %v, want %v; of an app %v, want %v", c.Tallies, sums.List(), byApp.Tallies, ofApp.List())
 		}
-		same(t, "hours", got, sums)
 		job := jobs.ID{1, 1}
 		var want []*kernel.Missed
 		for _, row := range of[*kernel.Missed](m) {
@@ -398,35 +407,35 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 		t.Errorf("Waking until %v, %d: %v and %v, want %v and %v", until, limit, at, got, wakes[:n], next)
 	}
 
-	ready := map[metastore.Lane][]*kernel.Run{}
+	ready := map[metastore.ReadyApp][]*kernel.Run{}
 	for _, run := range m.live() {
-		if run.Offerable() {
-			name := metastore.Lane{Tenant: run.Tenant, App: run.App}
+		if run.Ready() {
+			name := metastore.ReadyApp{Tenant: run.Tenant, App: run.App}
 			ready[name] = append(ready[name], run)
 		}
 	}
-	lanes, _ := e.Lanes(ctx)
-	if len(lanes) != len(ready) {
-		t.Errorf("%d lanes, want %d", len(lanes), len(ready))
+	apps, _ := e.ReadyApps(ctx)
+	if len(apps) != len(ready) {
+		t.Errorf("%d apps, want %d", len(apps), len(ready))
 	}
-	backlog := map[metastore.Lane]metastore.Backlog{}
+	backlog := map[metastore.ReadyApp]metastore.Backlog{}
 	all, _ := e.Backlog(ctx)
 	for _, b := range all {
-		backlog[metastore.Lane{Tenant: b.Tenant, App: b.App}] = b
+		backlog[metastore.ReadyApp{Tenant: b.Tenant, App: b.App}] = b
 	}
-	for _, lane := range lanes {
-		want := ready[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]
+	for _, app := range apps {
+		want := ready[metastore.ReadyApp{Tenant: app.Tenant, App: app.App}]
 		slices.SortFunc(want, func(a, b *kernel.Run) int {
 			return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Turn, b.Turn))
 		})
-		if lane.Ready != len(want) {
-			t.Errorf("lane %v, want %d", lane, len(want))
+		if app.Ready != len(want) {
+			t.Errorf("app %v, want %d", app, len(want))
 		}
 		oldest := slices.MinFunc(want, func(a, b *kernel.Run) int { return cmp.Compare(a.Turn, b.Turn) })
-		if b := backlog[metastore.Lane{Tenant: lane.Tenant, App: lane.App}]; b.Ready != len(want) || !b.Since.Equal(oldest.Queued) {
-			t.Errorf("backlog %v since %v, want %d since %v", b.Lane, b.Since, len(want), oldest.Queued)
+		if b := backlog[metastore.ReadyApp{Tenant: app.Tenant, App: app.App}]; b.Ready != len(want) || !b.Since.Equal(oldest.Queued) {
+			t.Errorf("backlog %v since %v, want %d since %v", b.ReadyApp, b.Since, len(want), oldest.Queued)
 		}
-		got, _ := e.Ready(ctx, lane.Tenant, lane.App, 5)
+		got, _ := e.Ready(ctx, app.Tenant, app.App, 5)
 		m.sameRuns(t, "Ready", got, want[:min(5, len(want))])
 	}
 

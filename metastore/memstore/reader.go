@@ -3,7 +3,6 @@ package memstore
 import (
 	"context"
 	"slices"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -15,8 +14,8 @@ func (e *Engine) Definition(_ context.Context, tenant jobs.Tenant, key jobs.Key)
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
-		if d := s.definitions[key]; d != nil && !d.row.Gone() {
-			return d.row, nil
+		if d := s.definitions[key]; d != nil && !d.gone {
+			return d.get(), nil
 		}
 	}
 	return nil, kernel.Refuse(jobs.NotFound, "there is no job %q", key)
@@ -28,15 +27,15 @@ func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]
 	defer e.mu.RUnlock()
 	var found []*kernel.Definition
 	// take reports whether there is room for more.
-	take := func(d *kernel.Definition) bool {
-		if (q.App == "" || d.App == q.App) && d.Change > q.Since && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.Key)) && d.Key > q.After {
-			found = append(found, d)
+	take := func(d *definition) bool {
+		if (q.App == "" || d.app == q.App) && d.change > q.Since && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.key)) && d.key > q.After {
+			found = append(found, d.get())
 		}
 		return q.Limit <= 0 || len(found) < q.Limit
 	}
-	if q.Since > 0 {
+	if q.Since > 0 || q.Changes {
 		for _, c := range e.rows.changes[e.rows.since(q.Since):] {
-			if !c.void() && (q.Tenant == "*" || q.Tenant == c.of.row.Tenant) && !take(c.of.row) {
+			if !c.void() && (q.Tenant == "*" || q.Tenant == c.of.space.tenant) && !take(c.of) {
 				break
 			}
 		}
@@ -51,22 +50,16 @@ func (e *Engine) Definitions(_ context.Context, q metastore.DefinitionQuery) ([]
 }
 
 // eachDefinition visits those that a query can mean, by key, until take is false.
-func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*kernel.Definition) bool) bool {
+func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*definition) bool) bool {
 	if len(q.Keys) > 0 {
 		for _, key := range slices.Compact(slices.Sorted(slices.Values(q.Keys))) {
-			if d := s.definitions[key]; d != nil && !d.row.Gone() && !take(d.row) {
+			if d := s.definitions[key]; d != nil && !d.gone && !take(d) {
 				return false
 			}
 		}
 		return true
 	}
-	from, _ := findDefinition(s.byKey, q.After)
-	for _, d := range s.byKey[from:] {
-		if !take(d.row) {
-			return false
-		}
-	}
-	return true
+	return s.byKey.from(q.After, take)
 }
 
 // Run is one run, live or archived.
@@ -86,7 +79,7 @@ func (e *Engine) live(tenant jobs.Tenant, id jobs.ID) *kernel.Run {
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {
 		if n := s.nodes[id]; n != nil {
-			return n.row
+			return n.get()
 		}
 	}
 	return nil
@@ -113,46 +106,68 @@ func (e *Engine) Ledger(_ context.Context, tenant jobs.Tenant, job jobs.ID, limi
 	return list, nil
 }
 
-// Counts returns how many runs are in each state now, and how many entered each state per hour.
+// Counts returns how many runs are in each state now, and how many entered each state by hour and day.
 func (e *Engine) Counts(_ context.Context, q metastore.CountQuery) (metastore.Counts, error) {
+	c, list := e.counts(q)
+	if len(list) > 0 { // what takes longest is done without the lock
+		c.Tallies = sum(list, q)
+	}
+	return c, nil
+}
+
+// counts answers a query but for the tallies of some jobs, which it returns.
+func (e *Engine) counts(q metastore.CountQuery) (c metastore.Counts, list []counted) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	c := metastore.Counts{Live: make(map[jobs.State]int)}
+	c.Live = make(map[jobs.State]int)
 	s := e.rows.spaces[q.Tenant]
 	if s == nil {
 		return c, nil
 	}
+	if q.Jobs {
+		c.Jobs = s.jobsOf[q.App]
+		return c, nil
+	}
 	c.Waiting = s.waiting[q.Payer]
-	hours, job := &s.total, jobs.ID{}
-	if q.Job == "" {
+	add := func(states [16]int) {
+		for state, n := range states {
+			if n > 0 {
+				c.Live[jobs.State(state)] += n
+			}
+		}
+	}
+	switch {
+	case q.Job != "":
+		if j := s.jobs[q.Job]; j != nil {
+			add(j.states)
+		}
+	case q.App != "":
+		for key, d := range s.definitions {
+			if j := s.jobs[key]; j != nil && d.app == q.App {
+				add(j.states)
+			}
+		}
+	default:
 		for state := range s.states {
 			if n := s.states[state].n; n > 0 {
 				c.Live[jobs.State(state)] = n
 			}
 		}
-	} else {
-		if j := s.jobs[q.Job]; j != nil {
-			for state, n := range j.states {
-				if n > 0 {
-					c.Live[jobs.State(state)] = n
-				}
+	}
+	switch {
+	case q.From.IsZero() && q.To.IsZero():
+	case q.Job != "" || q.App != "":
+		list = s.counted(q)
+	default:
+		all := metastore.Tallies{}
+		for slot, t := range s.total {
+			if q.During(t) {
+				all[slot] = t
 			}
 		}
-		hours = nil
-		if d := s.definitions[q.Job]; d != nil && !d.row.Gone() {
-			hours, job = s.tallies[d.row.UID], d.row.UID
-		}
+		c.Tallies = all.List()
 	}
-	if hours == nil || q.From.IsZero() && q.To.IsZero() {
-		return c, nil
-	}
-	for _, n := range hours.counts {
-		begins := time.Unix(0, n.hour)
-		if begins.Add(time.Hour).After(q.From) && (q.To.IsZero() || begins.Before(q.To)) {
-			c.Hours = append(c.Hours, kernel.Tally{Tenant: s.tenant, Job: job, State: n.state, Hour: n.hour, N: n.n})
-		}
-	}
-	return c, nil
+	return c, list
 }
 
 // Global is the tenant's settings and counters.

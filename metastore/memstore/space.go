@@ -5,9 +5,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // rows is all rows of an engine.
@@ -16,12 +18,16 @@ type rows struct {
 	store  *kernel.StoreRow // nil until it is put
 
 	leased   list // attempts under way
+	resting  list // runs with rows that are not packed, and that are due in more than restsFor,
+	waiting  list // and those that wait
 	wakes    heap[waking]
 	expiries heap[*unique]
 	elders   heap[*elder]
+	hourly   heap[*elder]       // hours of jobs that are not yet part of their days
 	unserved map[*gate]struct{} // gates with a free slot and a waiting run
 	changes  []change           // of definitions, in the order of their numbers
 	defined  int                // how many definitions there are
+	warm     warm
 
 	settled settled
 	ended   []*kernel.Run // by the commit under way, in order
@@ -30,7 +36,7 @@ type rows struct {
 
 // node is a live run, or nil.
 func (r *rows) node(s *space, id jobs.ID) *node {
-	if n := r.near; n != nil && n.space == s && n.row.ID == id {
+	if n := r.near; n != nil && n.space == s && n.id == id {
 		return n
 	}
 	n := s.nodes[id]
@@ -52,15 +58,16 @@ type space struct {
 	states  [16]list
 	waiting map[string]int // runs that wait, by payer
 	workers map[string]*list
-	lanes   map[string]*lane
+	apps    map[string]*readyRuns
 
 	definitions map[jobs.Key]*definition
-	byKey       []*definition
+	byKey       sorted
+	jobsOf      map[string]int // how many jobs an app has
 	gates       map[string]*gate
 	uniques     map[string]*unique
 	missed      map[jobs.ID]*ledger
 	tallies     map[jobs.ID]*tallies
-	total       tallies // of all jobs
+	total       metastore.Tallies // of the tallies of all jobs
 	global      *kernel.Global
 	tokens      map[string]*token
 	sessions    map[string]*session
@@ -81,8 +88,8 @@ type waking struct {
 	*node
 }
 
-// lane is the runs of an app that may be claimed: a list for each priority, the highest first.
-type lane struct {
+// readyRuns are the ready runs of an app: a list for each priority, the highest first.
+type readyRuns struct {
 	ready []*ready
 }
 
@@ -117,6 +124,7 @@ func newRows() *rows {
 		before: func(a, b *elder) bool { return a.at < b.at },
 		place:  func(e *elder) *int32 { return &e.place },
 	}
+	r.hourly = r.elders
 	return r
 }
 
@@ -125,11 +133,11 @@ func (r *rows) space(t jobs.Tenant) *space {
 	s := r.spaces[t]
 	if s == nil {
 		s = &space{
-			tenant: t, number: uint32(len(r.spaces)),
+			tenant: t, number: uint32(len(r.spaces)), jobsOf: make(map[string]int),
 			nodes: make(map[jobs.ID]*node), jobs: make(map[jobs.Key]*job), parents: make(map[jobs.ID]*list),
-			waiting: make(map[string]int), workers: make(map[string]*list), lanes: make(map[string]*lane),
+			waiting: make(map[string]int), workers: make(map[string]*list), apps: make(map[string]*readyRuns),
 			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
-			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies),
+			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies), total: metastore.Tallies{},
 			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[kernel.Ref]kernel.Row),
 			calendars: make(map[string]*kernel.Calendar),
 		}
@@ -152,6 +160,12 @@ func (r *rows) inOrder(t jobs.Tenant) []*space {
 // put stores a run and moves its node to the lists of the new row. A live run keeps its key, its parent and its time
 // of creation.
 func (r *rows) put(run *kernel.Run) {
+	r.putRun(run)
+	r.cool()
+}
+
+// putRun is put without packing rows in exchange. It returns the node, or nil if the run is settled.
+func (r *rows) putRun(run *kernel.Run) *node {
 	s := r.space(run.Tenant)
 	n := r.node(s, run.ID)
 	if run.Settled() {
@@ -159,13 +173,61 @@ func (r *rows) put(run *kernel.Run) {
 			r.drop(n)
 		}
 		r.settle(s, run)
-		return
+		return nil
 	}
 	if n == nil {
-		n = &node{space: s}
+		n = &node{space: s, id: run.ID}
 		s.nodes[run.ID] = n
 	}
 	r.file(n, run)
+	return n
+}
+
+// Which runs are packed, and when. A run takes 1,100 bytes, packed 150 and its arguments: those that wait for long are
+// many at times, and the others are used soon.
+const restsFor = time.Hour
+
+// How many rows are not packed although they may be: those used last. Tests have fewer.
+var mostResting, mostWaiting = 1_000, 100_000
+
+// warmth is the list of a run whose row may be packed, or nil.
+func (r *rows) warmth(run *kernel.Run) *list {
+	switch {
+	case run.Waits != "" || run.Lingering: // compared with others at the gate, or under way
+		return nil
+	case run.State == jobs.Scheduled && (run.Wake().IsZero() || r.store != nil && run.Wake().Sub(r.store.At) > restsFor):
+		return &r.resting
+	case run.State == jobs.Processing:
+		return nil
+	}
+	return &r.waiting
+}
+
+// cool packs rows that were not used for long.
+func (r *rows) cool() {
+	for _, l := range []struct {
+		*list
+		most int
+	}{{&r.resting, mostResting}, {&r.waiting, mostWaiting}} {
+		for l.n > l.most {
+			n := l.first
+			l.remove(n, inWarm)
+			n.pack()
+		}
+	}
+}
+
+// run returns the row of a node, for a commit.
+func (r *rows) run(n *node) *kernel.Run {
+	if n.row == nil {
+		n.row = n.packed.Unpack(n.id)
+		if l := r.warmth(n.row); l != nil {
+			l.add(n, inWarm)
+		}
+		r.cool()
+		return n.get()
+	}
+	return n.row
 }
 
 // drop removes a run from the live rows.
@@ -173,13 +235,16 @@ func (r *rows) drop(n *node) {
 	if r.near == n {
 		r.near = nil
 	}
-	delete(n.space.nodes, n.row.ID)
+	delete(n.space.nodes, n.id)
 	r.file(n, nil)
 }
 
 // file moves a node from the lists of its old row to those of the new one. Either may be missing.
 func (r *rows) file(n *node, run *kernel.Run) {
-	old := n.row
+	var old *kernel.Run
+	if n.packed != nil || n.row != nil {
+		old = n.get()
+	}
 	if n.wakes != 0 {
 		r.wakes.remove(n.wakes)
 	}
@@ -192,8 +257,8 @@ func (r *rows) file(n *node, run *kernel.Run) {
 	}
 	var want [kinds]*list
 	if run != nil {
-		want = r.lists(n, run)
-		n.row = run
+		want = r.lists(n, old, run)
+		n.row, n.packed, n.created, n.turn = run, nil, run.Created.UnixNano(), run.Turn
 	}
 	for kind, l := range want {
 		at := n.links[kind].list
@@ -214,7 +279,7 @@ func (r *rows) file(n *node, run *kernel.Run) {
 		return
 	}
 	if old == nil {
-		if older := n.links[inAll].older; older != nil && older.row.Created.Equal(run.Created) {
+		if older := n.links[inAll].older; older != nil && older.created == n.created {
 			n.rank = older.rank + 1
 		}
 	}
@@ -243,7 +308,7 @@ func (s *space) pay(run *kernel.Run, by int) {
 }
 
 // lists returns in which lists a row belongs.
-func (r *rows) lists(n *node, run *kernel.Run) (want [kinds]*list) {
+func (r *rows) lists(n *node, old, run *kernel.Run) (want [kinds]*list) {
 	s := n.space
 	if n.job == nil {
 		n.job = s.jobs[run.Key]
@@ -261,22 +326,23 @@ func (r *rows) lists(n *node, run *kernel.Run) (want [kinds]*list) {
 	want[inState] = &s.states[run.State&15]
 	switch {
 	case run.Worker == "":
-	case n.row != nil && n.row.Worker == run.Worker:
+	case old != nil && old.Worker == run.Worker:
 		want[inWorker] = n.links[inWorker].list
 	default:
 		want[inWorker] = entry(s.workers, run.Worker)
 	}
-	if run.Offerable() {
-		l := s.lanes[run.App]
+	if run.Ready() {
+		l := s.apps[run.App]
 		if l == nil {
-			l = new(lane)
-			s.lanes[run.App] = l
+			l = new(readyRuns)
+			s.apps[run.App] = l
 		}
 		want[inReady] = l.priority(run.Priority)
 	}
 	if run.State == jobs.Processing || run.Lingering {
 		want[inLeased] = &r.leased
 	}
+	want[inWarm] = r.warmth(run)
 	return want
 }
 
@@ -300,16 +366,16 @@ func (s *space) forget(kind int, old *kernel.Run) {
 	case inWorker:
 		delete(s.workers, old.Worker)
 	case inReady:
-		l := s.lanes[old.App]
+		l := s.apps[old.App]
 		l.ready = slices.DeleteFunc(l.ready, func(r *ready) bool { return r.n == 0 })
 		if len(l.ready) == 0 {
-			delete(s.lanes, old.App)
+			delete(s.apps, old.App)
 		}
 	}
 }
 
 // priority is the list of a priority, made when it is first needed.
-func (l *lane) priority(p int) *list {
+func (l *readyRuns) priority(p int) *list {
 	i, found := slices.BinarySearchFunc(l.ready, p, func(r *ready, p int) int { return cmp.Compare(p, r.priority) })
 	if !found {
 		l.ready = slices.Insert(l.ready, i, &ready{priority: p})

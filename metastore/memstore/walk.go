@@ -153,7 +153,7 @@ func (w *walk) run(ctx context.Context) error {
 		if n != nil && looked > 0 && (looked >= mostRows || time.Now().After(deadline)) {
 			w.more = true
 			if len(w.found) < w.size {
-				w.searched = w.last.created
+				w.searched = time.Unix(0, w.last.created).UTC()
 			}
 			return nil
 		}
@@ -170,10 +170,11 @@ func (w *walk) below(n *node) bool {
 
 // look takes a run if the query selects it, and reports whether the walk is done.
 func (w *walk) look(n *node) bool {
-	if !w.query.From.IsZero() && n.row.Created.Before(w.query.From) {
+	row := n.get()
+	if !w.query.From.IsZero() && row.Created.Before(w.query.From) {
 		return true
 	}
-	if !w.query.Matches(n.row) {
+	if !w.query.Matches(row) {
 		if len(w.found) < w.size {
 			w.last = cursorAt(n)
 		}
@@ -183,7 +184,7 @@ func (w *walk) look(n *node) bool {
 		w.more = true
 		return true
 	}
-	w.found, w.last = append(w.found, n.row), cursorAt(n)
+	w.found, w.last = append(w.found, row), cursorAt(n)
 	return false
 }
 
@@ -197,8 +198,10 @@ type placed struct {
 func (w *walk) gather(l *list, kind int) []placed {
 	var found []placed
 	for n := l.first; n != nil; n = n.links[kind].newer {
-		if w.below(n) && w.query.Matches(n.row) {
-			found = append(found, placed{n.row, cursorAt(n)})
+		if w.below(n) {
+			if row := n.get(); w.query.Matches(row) {
+				found = append(found, placed{row, cursorAt(n)})
+			}
 		}
 	}
 	return found
@@ -234,14 +237,14 @@ const (
 )
 
 func cursorAt(n *node) cursor {
-	return cursor{phase: phaseLive, moment: n.moment(), id: n.row.ID}
+	return cursor{phase: phaseLive, moment: n.moment(), id: n.id}
 }
 
 func (c cursor) String() string {
 	if c.phase == phaseArchive {
 		return string(rune(phaseArchive)) + c.archive
 	}
-	b := binary.BigEndian.AppendUint64(nil, uint64(c.created.UnixNano()))
+	b := binary.BigEndian.AppendUint64(nil, uint64(c.created))
 	b = binary.BigEndian.AppendUint32(b, c.rank)
 	return string(rune(phaseLive)) + base64.RawURLEncoding.EncodeToString(append(b, c.id[:]...))
 }
@@ -257,7 +260,7 @@ func parseCursor(s string) (cursor, error) {
 	case phaseLive:
 		b, err := base64.RawURLEncoding.Strict().DecodeString(s[1:])
 		if err == nil && len(b) == 8+4+len(c.id) {
-			c.created = time.Unix(0, int64(binary.BigEndian.Uint64(b))).UTC()
+			c.created = int64(binary.BigEndian.Uint64(b))
 			c.rank = binary.BigEndian.Uint32(b[8:])
 			copy(c.id[:], b[12:])
 			c.archive = ""

@@ -87,11 +87,22 @@ func (s *Store) Aged(ctx context.Context, before time.Time, limit int) (found []
 	if err != nil || len(found) == limit {
 		return found, err
 	}
-	err = s.query(ctx, "read old rows", func(scan func(...any) error) error {
+	days, err := s.tallied(ctx, kernel.Day, before.Add(-time.Nanosecond), limit-len(found))
+	return append(found, days...), err
+}
+
+// Hourly lists tallies of hours that ended at or before a time.
+func (s *Store) Hourly(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error) {
+	return s.tallied(ctx, kernel.Hour, until, limit)
+}
+
+// tallied lists tallies of jobs that ended at or before a time, the oldest first.
+func (s *Store) tallied(ctx context.Context, span kernel.Span, until time.Time, limit int) (found []kernel.Ref, err error) {
+	err = s.query(ctx, "read old tallies", func(scan func(...any) error) error {
 		t, err := scanTally(scan)
 		found = append(found, t.Ref())
 		return err
-	}, "SELECT "+tallies.all()+" FROM carillon_tallies WHERE hour < ? AND job <> ? ORDER BY hour LIMIT ?",
-		before.Add(-time.Hour).UnixNano(), make([]byte, 16), limit-len(found))
+	}, "SELECT "+tallies.all()+" FROM carillon_tallies WHERE span = ? AND at <= ? AND job <> ? ORDER BY at LIMIT ?",
+		int64(span), until.Add(-span.Length()).UnixNano(), make([]byte, 16), limit)
 	return found, err
 }

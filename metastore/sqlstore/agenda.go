@@ -30,17 +30,17 @@ func (s *Store) Waking(ctx context.Context, until time.Time, limit int) (due []m
 	return due, next, err
 }
 
-// Ready lists the first runs of an app that a worker may claim.
+// Ready lists the first ready runs of an app.
 func (s *Store) Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) (found []*kernel.Run, err error) {
-	err = rowsOf(ctx, s, "read runs to claim", func(run *kernel.Run) bool { found = append(found, run); return true },
+	err = rowsOf(ctx, s, "read ready runs", func(run *kernel.Run) bool { found = append(found, run); return true },
 		"SELECT body FROM carillon_runs WHERE tenant = ? AND app = ? AND ready IS NOT NULL ORDER BY priority DESC, ready LIMIT ?", string(tenant), app, limit)
 	return found, err
 }
 
-// Lanes lists the apps that have runs to claim.
-func (s *Store) Lanes(ctx context.Context) (found []metastore.Lane, err error) {
-	err = s.query(ctx, "read the lanes", func(scan func(...any) error) error {
-		var l metastore.Lane
+// ReadyApps lists the apps that have ready runs.
+func (s *Store) ReadyApps(ctx context.Context) (found []metastore.ReadyApp, err error) {
+	err = s.query(ctx, "read the apps with ready runs", func(scan func(...any) error) error {
+		var l metastore.ReadyApp
 		err := scan(&l.Tenant, &l.App, &l.Ready)
 		found = append(found, l)
 		return err
@@ -48,7 +48,7 @@ func (s *Store) Lanes(ctx context.Context) (found []metastore.Lane, err error) {
 	return found, err
 }
 
-// Backlog lists the apps that have runs to claim, each with the age of the oldest.
+// Backlog lists the apps that have ready runs, each with the age of the oldest.
 func (s *Store) Backlog(ctx context.Context) (found []metastore.Backlog, err error) {
 	err = s.query(ctx, "read the backlog", func(scan func(...any) error) error {
 		var b metastore.Backlog

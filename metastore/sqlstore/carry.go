@@ -211,7 +211,7 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 	if err != nil {
 		return err
 	}
-	f := &filling{content: &content{s.dialect, tx, kernel.StoreRow{}}, counts: map[counted]int64{}, tallies: map[kernel.Ref]int64{}}
+	f := &filling{content: &content{s.dialect, tx, kernel.StoreRow{}}, counts: map[counted]int64{}, tallies: totals{}}
 	if err = f.fill(ctx, from); err == nil {
 		err = errors.Join(s.readable(f.state), check(f.content))
 	}
@@ -236,7 +236,7 @@ type filling struct {
 	sequence int64
 	at       int64 // when the last finished run was settled
 	counts   map[counted]int64
-	tallies  map[kernel.Ref]int64 // of all jobs together
+	tallies  totals
 	ended    map[kernel.Ref]int64 // when runs ended that are known by name as well
 	waiting  map[*table][][]any   // rows that are written together
 	logged   struct {
@@ -345,10 +345,8 @@ func (f *filling) row(ctx context.Context, row kernel.Row) error {
 		f.state = *row
 		return nil
 	case *kernel.Tally:
-		total := row.Ref()
-		total.ID = jobs.ID{}
-		f.tallies[total] += row.N
-		return f.put(ctx, &tallies, tally(row.Ref(), row.N))
+		f.tallies.add(row.Ref(), row.Sums)
+		return f.put(ctx, &tallies, tally(row.Ref(), row.Sums))
 	case *kernel.Run:
 		if row.Settled() {
 			return nil // it is among the finished ones
@@ -376,8 +374,8 @@ func (f *filling) line(ctx context.Context, l metastore.LogLine) error {
 
 // finish writes what follows from all rows.
 func (f *filling) finish(ctx context.Context) error {
-	for total, n := range f.tallies {
-		if err := f.put(ctx, &tallies, tally(total, n)); err != nil {
+	for total, sums := range f.tallies {
+		if err := f.put(ctx, &tallies, tally(total, *sums)); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -241,14 +242,17 @@ func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
 		rows [][]any
 	}{
 		{d.put, &runs, c.runs}, {d.drop, &runs, c.gone}, {d.put, &others, c.others}, {d.drop, &others, c.dropped},
-		{d.put, &tallies, c.tallies}, {d.put, &counts, c.counts},
+		{d.drop, &tallies, c.untallied}, {d.put, &tallies, c.tallies}, {d.put, &counts, c.counts},
 	} {
 		if err := w.do(ctx, tx, w.t, w.rows); err != nil {
 			return err
 		}
 	}
-	if err := s.untally(ctx, tx, v.untallied); err != nil {
-		return err
+	if len(c.untallied) > 0 { // some totals may be zero now
+		zero := strings.ReplaceAll(tallies.names("", tallies.columns[tallies.keys:]), ", ", " = 0 AND ")
+		if _, err := tx.ExecContext(ctx, d.ask("DELETE FROM carillon_tallies WHERE "+zero+" = 0 AND job = ?"), make([]byte, 16)); err != nil {
+			return err
+		}
 	}
 	return d.note(ctx, tx, v.state, v.sequence)
 }
@@ -257,37 +261,5 @@ func (s *Store) write(ctx context.Context, tx *sql.Tx, v *view) error {
 func (d *dialect) note(ctx context.Context, tx *sql.Tx, state kernel.StoreRow, sequence int64) error {
 	_, err := tx.ExecContext(ctx, d.ask("UPDATE carillon_store SET at = ?, changes = ?, term = ?, leader = ?, turns = ?, named = ?, named_before = ?, apply_version = ?, sequence = ? WHERE one = 1"),
 		nanos(state.At), int64(state.Changes), int64(state.Term), state.Leader, int64(state.Turns), state.Named, state.NamedBefore, int64(state.ApplyVersion), sequence)
-	return err
-}
-
-// untally deletes tallies, and subtracts them from the sums over all jobs.
-func (s *Store) untally(ctx context.Context, tx *sql.Tx, refs []kernel.Ref) error {
-	if len(refs) == 0 {
-		return nil
-	}
-	var keys, less [][]any
-	for _, ref := range refs {
-		keys = append(keys, tallyKey(ref))
-	}
-	err := s.dialect.get(ctx, tx, &tallies, keys, func(scan func(...any) error) error {
-		t, err := scanTally(scan)
-		if err == nil {
-			t.Job = jobs.ID{}
-			less = append(less, tally(t.Ref(), -t.N))
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for _, sum := range less { // one by one: several may be taken from the same
-		if err := s.dialect.put(ctx, tx, &tallies, [][]any{sum}); err != nil {
-			return err
-		}
-	}
-	if err := s.dialect.drop(ctx, tx, &tallies, keys); err != nil {
-		return err
-	}
-	_, err = tx.ExecContext(ctx, s.dialect.ask("DELETE FROM carillon_tallies WHERE n = 0 AND job = ?"), make([]byte, 16))
 	return err
 }

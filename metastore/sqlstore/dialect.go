@@ -19,7 +19,7 @@ type dialect struct {
 	dropping func(t *table, keys [][]any) (query string, args []any)
 	// firsts queries the first few runs that wait at each gate.
 	firsts func(gates []waiting) (query string, args []any)
-	// oldest is a subquery: the row of the run of a lane l that can be claimed and has the lowest turn.
+	// oldest is a subquery: the row of the ready run of an app l that has the lowest turn.
 	oldest string
 	// prune deletes rows that fit, at most so many.
 	prune func(table, key, which string) string

@@ -193,13 +193,13 @@ func TestCommitsThatFail(t *testing.T) {
 				continue // a question that was not answered is asked again
 			}
 			if len(ready) == 0 {
-				t.Fatalf("nothing can be claimed, and %d of %d are done", done, n)
+				t.Fatalf("nothing is ready, and %d of %d are done", done, n)
 			}
 			if len(ready) > 3 {
 				t.Fatalf("%d hold one of 3 slots", len(ready))
 			}
 			for _, run := range ready {
-				for _, k := range []kernel.Command{kernel.Claim{ID: run.ID, Worker: "w", Attempt: 1}, kernel.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}} {
+				for _, k := range []kernel.Command{kernel.Start{ID: run.ID, Worker: "w", Attempt: 1}, kernel.Finish{ID: run.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}} {
 					if r := insist(t, s, k)[0]; r.Err != nil {
 						t.Fatalf("%s: %v", k.Verb(), r.Err)
 					}
@@ -238,10 +238,8 @@ func TestCommitsThatFail(t *testing.T) {
 			t.Errorf("%d runs, counted %+v (%v)", seen, c.Live, err)
 		}
 		var succeeded int64
-		for _, h := range c.Hours {
-			if h.State == jobs.Succeeded {
-				succeeded += h.N
-			}
+		for _, h := range c.Tallies {
+			succeeded += h.Runs[jobs.Succeeded]
 		}
 		if succeeded != n {
 			t.Errorf("%d were counted as Succeeded", succeeded)

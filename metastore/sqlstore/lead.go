@@ -98,6 +98,7 @@ func (s *Store) take(ctx context.Context) (term uint64, err error) {
 
 // term leads until the lease cannot be renewed, lead returns, or ctx ends; then it releases the lease.
 func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead func(context.Context, uint64) error) error {
+	s.confirmed.Store(&confirmation{term, since})
 	s.leads.Store(term)
 	defer s.leads.Store(0)
 	leading, stop := context.WithCancelCause(ctx)
@@ -131,6 +132,7 @@ func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead fun
 				stop(errLost)
 				continue
 			}
+			s.confirmed.Store(&confirmation{term, at})
 			over.Reset(time.Until(at.Add(s.cfg.leaseTime - margin)))
 		case <-renew.C:
 			if !asking && leading.Err() == nil {
@@ -139,6 +141,20 @@ func (s *Store) term(ctx context.Context, term uint64, since time.Time, lead fun
 			}
 		}
 	}
+}
+
+// confirmation is a moment at which this process led a term.
+type confirmation struct {
+	term uint64
+	at   time.Time
+}
+
+// Confirmed returns when the last renewal of a term's lease was asked for that the database has granted.
+func (s *Store) Confirmed(term uint64) time.Time {
+	if c := s.confirmed.Load(); c != nil && c.term == term {
+		return c.at
+	}
+	return time.Time{}
 }
 
 // gone means that another node has the lease.

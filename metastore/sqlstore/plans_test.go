@@ -127,7 +127,7 @@ func TestPlans(t *testing.T) {
 		}
 		for what, ask := range map[string]func(context.Context) error{
 			"waking runs":        func(ctx context.Context) error { _, _, err := s.Waking(ctx, time.Now(), 10); return err },
-			"runs to claim":      func(ctx context.Context) error { _, err := s.Ready(ctx, tenant, "app", 10); return err },
+			"ready runs":         func(ctx context.Context) error { _, err := s.Ready(ctx, tenant, "app", 10); return err },
 			"the backlog":        func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
 			"attempts under way": func(ctx context.Context) error { _, err := s.Leased(ctx); return err },
 			"a run": func(ctx context.Context) error {

@@ -93,7 +93,7 @@ var postgres = &dialect{
 	},
 }
 
-// nextPriority begins the query for the first run of a priority in the lane l.
+// nextPriority begins the query for the first run of a priority in the app l.
 const nextPriority = "SELECT priority, ready, body FROM carillon_runs WHERE tenant = l.tenant AND app = l.name AND ready IS NOT NULL"
 
 // postgresKeeps returns what such settings of PostgreSQL keep.

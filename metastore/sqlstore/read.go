@@ -3,8 +3,8 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -51,7 +51,7 @@ func (s *Store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key
 func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
 	var found []*kernel.Definition
 	take := func(d *kernel.Definition) bool {
-		if (q.Since > 0 || !d.Gone()) && (q.App == "" || d.App == q.App) && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.Key)) && d.Key > q.After {
+		if (q.Since > 0 || q.Changes || !d.Gone()) && (q.App == "" || d.App == q.App) && (len(q.Keys) == 0 || slices.Contains(q.Keys, d.Key)) && d.Key > q.After {
 			found = append(found, d)
 		}
 		return q.Limit <= 0 || len(found) < q.Limit
@@ -61,15 +61,21 @@ func (s *Store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([
 		query, args = query+" AND tenant = ?", append(args, string(q.Tenant))
 	}
 	switch {
-	case q.Since > 0:
+	case q.Since > 0 || q.Changes:
 		query, args = query+" AND changed > ? ORDER BY changed", append(args, int64(q.Since))
+		if q.Limit > 0 && q.App == "" && len(q.Keys) == 0 && q.After == "" {
+			query += fmt.Sprintf(" LIMIT %d", q.Limit)
+		}
 	case len(q.Keys) > 0:
 		query += " AND name IN (" + tuples(1, len(q.Keys))[1:] + " ORDER BY tenant, name"
 		for _, k := range q.Keys {
 			args = append(args, string(k))
 		}
 	default:
-		query, args = query+" AND name > ? ORDER BY tenant, name", append(args, string(q.After))
+		query, args = query+" AND name > ? AND aged IS NULL ORDER BY tenant, name", append(args, string(q.After)) // not deleted
+		if q.Limit > 0 && q.App == "" {
+			query += fmt.Sprintf(" LIMIT %d", q.Limit)
+		}
 	}
 	return found, rowsOf(ctx, s, "list jobs", take, query, args...)
 }
@@ -93,16 +99,28 @@ func (s *Store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, lim
 	return found, err
 }
 
-// Counts returns how many runs are in each state now, and how many entered each state per hour.
+// Counts returns how many runs are in each state now, and how many entered each state by hour and day.
 func (s *Store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
 	c := metastore.Counts{Live: map[jobs.State]int{}}
-	err := s.query(ctx, "count runs", func(scan func(...any) error) error {
-		var state jobs.State
-		var n int
-		err := scan(&state, &n)
-		c.Live[state] = n
-		return err
-	}, "SELECT state, n FROM carillon_counts WHERE tenant = ? AND what = ? AND name = ? AND n > 0", string(q.Tenant), countState, string(q.Job))
+	if q.Jobs {
+		list, err := s.Definitions(ctx, metastore.DefinitionQuery{Tenant: q.Tenant, App: q.App})
+		c.Jobs = len(list)
+		return c, err
+	}
+	names, ids, err := s.selected(ctx, q)
+	if err != nil {
+		return c, err
+	}
+	err = inParts(names, func(names [][]any) error {
+		return s.query(ctx, "count runs", func(scan func(...any) error) error {
+			var state jobs.State
+			var n int
+			err := scan(&state, &n)
+			c.Live[state] += n
+			return err
+		}, "SELECT state, n FROM carillon_counts WHERE tenant = ? AND what = ? AND n > 0 AND name IN "+tuples(1, len(names)),
+			append([]any{string(q.Tenant), countState}, flat(names)...)...)
+	})
 	if err == nil && q.Payer != "" {
 		err = s.query(ctx, "count runs", func(scan func(...any) error) error { return scan(&c.Waiting) },
 			"SELECT n FROM carillon_counts WHERE tenant = ? AND what = ? AND name = ? AND state = 0", string(q.Tenant), countPayer, q.Payer)
@@ -110,27 +128,54 @@ func (s *Store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.C
 	if err != nil || q.From.IsZero() && q.To.IsZero() {
 		return c, err
 	}
-	var job jobs.ID
-	if q.Job != "" {
+	sum := metastore.Tallies{}
+	err = inParts(ids, func(ids [][]any) error {
+		query := "SELECT " + tallies.all() + " FROM carillon_tallies WHERE tenant = ? AND at > ? AND job IN " + tuples(1, len(ids))
+		args := append([]any{string(q.Tenant), nanos(q.From) - int64(kernel.Day.Length())}, flat(ids)...)
+		if !q.To.IsZero() {
+			query, args = query+" AND at < ?", append(args, nanos(q.To))
+		}
+		return s.query(ctx, "read tallies", func(scan func(...any) error) error {
+			t, err := scanTally(scan)
+			if q.Job == "" {
+				t.Job = jobs.ID{}
+			}
+			if err == nil && q.During(t) {
+				sum.Add(*t)
+			}
+			return err
+		}, query, args...)
+	})
+	c.Tallies = sum.List()
+	return c, err
+}
+
+// selected returns the names and the jobs under which the runs that a query selects are counted.
+func (s *Store) selected(ctx context.Context, q metastore.CountQuery) (names, ids [][]any, err error) {
+	add := func(key jobs.Key, id jobs.ID) {
+		names, ids = append(names, []any{string(key)}), append(ids, []any{bytesOf(id)})
+	}
+	switch {
+	case q.Job != "":
+		names = [][]any{{string(q.Job)}}
 		d, err := s.Definition(ctx, q.Tenant, q.Job)
-		if jobs.CodeOf(err) == jobs.NotFound {
-			return c, nil
+		switch {
+		case err == nil:
+			ids = [][]any{{bytesOf(d.UID)}}
+		case jobs.CodeOf(err) != jobs.NotFound:
+			return nil, nil, err
 		}
-		if err != nil {
-			return c, err
-		}
-		job = d.UID
+	case q.App != "":
+		err = rowsOf(ctx, s, "list the jobs of an app", func(d *kernel.Definition) bool {
+			if d.App == q.App {
+				add(d.Key, d.UID)
+			}
+			return true
+		}, "SELECT body FROM carillon_rows WHERE kind = ? AND tenant = ?", int64(kernel.RowDefinition), string(q.Tenant))
+	default:
+		add("", jobs.ID{})
 	}
-	query, args := "SELECT tenant, job, hour, state, n FROM carillon_tallies WHERE tenant = ? AND job = ? AND hour > ?",
-		[]any{string(q.Tenant), bytesOf(job), nanos(q.From) - int64(time.Hour)}
-	if !q.To.IsZero() {
-		query, args = query+" AND hour < ?", append(args, nanos(q.To))
-	}
-	return c, s.query(ctx, "read tallies", func(scan func(...any) error) error {
-		t, err := scanTally(scan)
-		c.Hours = append(c.Hours, *t)
-		return err
-	}, query+" ORDER BY hour, state", args...)
+	return names, ids, err
 }
 
 // Global is the tenant's settings and counters.

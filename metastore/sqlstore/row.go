@@ -57,7 +57,7 @@ func (r *run) values() []any {
 	wake := when(in.Wake())
 	if r.settled != nil {
 		wake, waits = nil, nil
-	} else if in.Turn > 0 {
+	} else if in.Ready() {
 		ready = int64(in.Turn)
 	}
 	return []any{
@@ -150,16 +150,26 @@ func scanOther(scan func(...any) error) (kernel.Row, error) {
 }
 
 func tallyKey(ref kernel.Ref) []any {
-	return []any{string(ref.Tenant), bytesOf(ref.ID), ref.At, int64(ref.State)}
+	return []any{string(ref.Tenant), bytesOf(ref.ID), int64(ref.Span), ref.At}
 }
 
-// tally are the values of a tally.
-func tally(ref kernel.Ref, n int64) []any { return append(tallyKey(ref), n) }
+// tally are the values of a tally. No run is counted as New or Scheduled.
+func tally(ref kernel.Ref, s kernel.Sums) []any {
+	values := tallyKey(ref)
+	for _, n := range s.Runs[jobs.Enqueued:] {
+		values = append(values, n)
+	}
+	return append(values, int64(s.Took))
+}
 
 func scanTally(scan func(...any) error) (*kernel.Tally, error) {
 	var t kernel.Tally
 	var job []byte
-	err := scan(&t.Tenant, &job, &t.Hour, &t.State, &t.N)
+	to := []any{&t.Tenant, &job, &t.Span, &t.At}
+	for state := range t.Runs[jobs.Enqueued:] {
+		to = append(to, &t.Runs[int(jobs.Enqueued)+state])
+	}
+	err := scan(append(to, &t.Took)...)
 	copy(t.Job[:], job)
 	return &t, err
 }

@@ -66,7 +66,8 @@ type Store struct {
 	episodes   *episode.Log
 	group      *metastore.Group
 	durability string
-	leads      atomic.Uint64 // the term in which this process does, as far as it knows; 0 = it does not
+	leads      atomic.Uint64                // the term in which this process does, as far as it knows; 0 = it does not
+	confirmed  atomic.Pointer[confirmation] // of the lease
 	session    session
 	leasesOnly bool // sessions cannot be relied on
 	retaining  retaining

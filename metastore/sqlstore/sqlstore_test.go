@@ -60,7 +60,7 @@ func TestNamesThatAreNoText(t *testing.T) {
 		for _, text := range []string{"a\x00b", "\xff\xfe", "\xed\xa0\x80"} {
 			u, i := create("k"), create("k")
 			u.Unique, i.Idempotency = text, text
-			batch = append(batch, envelope(u), envelope(i), envelope(kernel.Claim{ID: ours.ID, Worker: "w-" + text, Attempt: 1}))
+			batch = append(batch, envelope(u), envelope(i), envelope(kernel.Start{ID: ours.ID, Worker: "w-" + text, Attempt: 1}))
 		}
 		results := s.Apply(t.Context(), append(batch, envelope(ours)))
 		for i, r := range results[:len(batch)] {
@@ -81,7 +81,7 @@ func TestReopen(t *testing.T) {
 		do(t, a, register("k"))
 		k := create("k")
 		do(t, b, k)
-		do(t, a, kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+		do(t, a, kernel.Start{ID: k.ID, Worker: "w", Attempt: 1})
 		do(t, b, kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		if r := do(t, a, k)[0]; !r.Existing {
 			t.Errorf("a create that was sent twice made %+v", r.Run())

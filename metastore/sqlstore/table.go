@@ -42,8 +42,11 @@ var others = table{name: "carillon_rows", keys: 5, columns: []column{
 	{"kind", number}, {"tenant", word}, {"name", word}, {"id", raw}, {"at", number}, {"lapse", number}, {"changed", number}, {"aged", number}, {"body", raw},
 }}
 
-var tallies = table{name: "carillon_tallies", keys: 4, adds: map[string]bool{"n": true}, columns: []column{
-	{"tenant", word}, {"job", raw}, {"hour", number}, {"state", number}, {"n", number},
+var tallies = table{name: "carillon_tallies", keys: 4, columns: []column{
+	{"tenant", word}, {"job", raw}, {"span", number}, {"at", number}, {"n_enqueued", number}, {"n_processing", number}, {"n_succeeded", number},
+	{"n_failed", number}, {"n_terminated", number}, {"n_cancelled", number}, {"n_skipped", number}, {"took", number},
+}, adds: map[string]bool{
+	"n_enqueued": true, "n_processing": true, "n_succeeded": true, "n_failed": true, "n_terminated": true, "n_cancelled": true, "n_skipped": true, "took": true,
 }}
 
 var counts = table{name: "carillon_counts", keys: 4, adds: map[string]bool{"n": true}, columns: []column{

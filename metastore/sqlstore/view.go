@@ -21,11 +21,11 @@ type view struct {
 	more    map[kernel.Ref]bool                       // gates at which runs may wait after the loaded ones
 
 	state   kernel.StoreRow
-	written map[kernel.Ref]bool // rows that were put or deleted
-	tallies map[kernel.Ref]int64
-	ended   []*seen // runs that this commit has settled, in order
+	written map[kernel.Ref]bool        // rows that were put or deleted
+	tallies map[kernel.Ref]kernel.Sums // to be added to stored ones
+	ended   []*seen                    // runs that this commit has settled, in order
 
-	untallied []kernel.Ref // tallies that were deleted
+	untallied map[kernel.Ref]*kernel.Tally // stored tallies that were deleted
 }
 
 // seen is a run that a commit has loaded or made.
@@ -40,7 +40,7 @@ func newView(state kernel.StoreRow, sequence int64) *view {
 	return &view{
 		at: nanos(state.At), sequence: sequence, state: state,
 		rows: map[kernel.Ref]kernel.Row{}, runs: map[kernel.Ref]*seen{}, waiters: map[kernel.Ref]map[kernel.Ref]*kernel.Run{}, more: map[kernel.Ref]bool{},
-		written: map[kernel.Ref]bool{}, tallies: map[kernel.Ref]int64{},
+		written: map[kernel.Ref]bool{}, tallies: map[kernel.Ref]kernel.Sums{}, untallied: map[kernel.Ref]*kernel.Tally{},
 	}
 }
 
@@ -84,7 +84,15 @@ func (v *view) Get(ref kernel.Ref) kernel.Row {
 		}
 		return nil
 	}
-	if row := v.rows[ref]; row != nil {
+	row := v.rows[ref]
+	if sums, added := v.tallies[ref]; added {
+		t := kernel.Tally{Tenant: ref.Tenant, Job: ref.ID, Span: ref.Span, At: ref.At, Sums: sums}
+		if stored, ok := row.(*kernel.Tally); ok {
+			t.Add(stored.Sums)
+		}
+		return &t
+	}
+	if row != nil {
 		return row
 	}
 	return nil
@@ -146,7 +154,9 @@ func (v *view) Put(row kernel.Row) {
 	case *kernel.StoreRow:
 		v.state = *row
 	case *kernel.Tally:
-		v.tallies[ref] += row.N
+		sums := v.tallies[ref]
+		sums.Add(row.Sums)
+		v.tallies[ref] = sums
 	case *kernel.Run:
 		v.putRun(ref, row)
 	default:
@@ -189,8 +199,8 @@ func (v *view) Delete(ref kernel.Ref) {
 		return
 	}
 	if ref.Kind == kernel.RowTally {
-		if v.rows[ref] != nil {
-			v.untallied = append(v.untallied, ref)
+		if t, stored := v.rows[ref].(*kernel.Tally); stored {
+			v.untallied[ref] = t
 		}
 		delete(v.tallies, ref)
 	} else {
@@ -204,6 +214,7 @@ type change struct {
 	runs, gone      [][]any // of runs: whole rows, and keys of those to delete
 	others, dropped [][]any
 	tallies, counts [][]any
+	untallied       [][]any // keys of tallies to delete, before others are added
 }
 
 // counted is a stored number: how many runs of a kind there are now.
@@ -220,7 +231,7 @@ func (of counted) values(n int64) []any {
 // The counts.
 const (
 	countState = "state" // runs by state; name: the job, or "" for all
-	countReady = "ready" // runs that can be claimed; name: the app
+	countReady = "ready" // ready runs; name: the app
 	countWaits = "waits" // runs that wait; name: the gate
 	countPayer = "payer" // runs that have not started; name: their payer
 )
@@ -233,7 +244,7 @@ func count(n map[counted]int64, run *kernel.Run, by int64) {
 	t := string(run.Tenant)
 	n[counted{t, countState, "", run.State}] += by
 	n[counted{t, countState, string(run.Key), run.State}] += by
-	if run.Offerable() {
+	if run.Ready() {
 		n[counted{t, countReady, run.App, 0}] += by
 	}
 	if payer := run.Payer(); payer != "" && run.Waiting() {
@@ -270,14 +281,17 @@ func (v *view) change() change {
 			c.dropped = append(c.dropped, key(ref))
 		}
 	}
-	total := map[kernel.Ref]int64{}
-	for ref, k := range v.tallies {
-		c.tallies = append(c.tallies, tally(ref, k))
-		ref.ID = jobs.ID{}
-		total[ref] += k
+	total := totals{}
+	for ref, sums := range v.tallies {
+		c.tallies = append(c.tallies, tally(ref, sums))
+		total.add(ref, sums)
 	}
-	for ref, k := range total {
-		c.tallies = append(c.tallies, tally(ref, k))
+	for ref, t := range v.untallied {
+		c.untallied = append(c.untallied, tallyKey(ref))
+		total.sub(ref, t.Sums)
+	}
+	for ref, sums := range total {
+		c.tallies = append(c.tallies, tally(ref, *sums))
 	}
 	for of, k := range n {
 		if k != 0 {
@@ -286,3 +300,17 @@ func (v *view) change() change {
 	}
 	return c
 }
+
+// totals are tallies of all jobs together, by the reference of a tally without a job.
+type totals map[kernel.Ref]*kernel.Sums
+
+func (t totals) of(ref kernel.Ref) *kernel.Sums {
+	ref.ID = jobs.ID{}
+	if t[ref] == nil {
+		t[ref] = new(kernel.Sums)
+	}
+	return t[ref]
+}
+
+func (t totals) add(ref kernel.Ref, s kernel.Sums) { t.of(ref).Add(s) }
+func (t totals) sub(ref kernel.Ref, s kernel.Sums) { t.of(ref).Sub(s) }

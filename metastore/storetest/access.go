@@ -41,11 +41,19 @@ func (tl *telling) access(w words) kernel.Command {
 func (tl *telling) trim(w words) kernel.Command {
 	k := kernel.PurgeAudit{Before: tl.at(w.take("before"))}
 	for _, row := range tl.rows() {
-		if at, ok := metastore.DoneAt(row); ok && (at.Before(k.Before) || w.has("all")) {
+		if at, _ := doneAt(row); at.Before(k.Before) || w.has("all") {
 			k.Refs = append(k.Refs, row.Ref())
 		}
 	}
 	return k
+}
+
+// doneAt is when PurgeAudit may have something to do with a row, or false if never.
+func doneAt(row kernel.Row) (time.Time, bool) {
+	if t, ok := row.(*kernel.Tally); ok {
+		return t.End(), true
+	}
+	return metastore.DoneAt(row)
 }
 
 // rows are those that a leader sees as history, or will see, sorted by their text.
@@ -55,7 +63,7 @@ func (tl *telling) rows() []kernel.Row {
 	}
 	var found []kernel.Row
 	for row := range tl.h.Rows() {
-		if _, ok := metastore.DoneAt(row); ok {
+		if _, ok := doneAt(row); ok {
 			found = append(found, row)
 		}
 	}
@@ -150,11 +158,25 @@ func showAged(tl *telling, w words) string {
 	return sorted(lines)
 }
 
+var spans = map[kernel.Span]string{kernel.Hour: "hour", kernel.Day: "day"}
+
+func showHourly(tl *telling, w words) string {
+	refs, err := tl.leader().Hourly(tl.t.Context(), tl.at(w.name(0)), 100)
+	if err != nil {
+		return refusedRead(err)
+	}
+	lines := make([]string, len(refs))
+	for i, ref := range refs {
+		lines[i] = tl.aged(ref)
+	}
+	return sorted(lines)
+}
+
 // aged is the text of a row that is history.
 func (tl *telling) aged(ref kernel.Ref) string {
 	switch ref.Kind {
 	case kernel.RowTally:
-		return tl.named(fmt.Sprintf("tally of %s, %s in the hour from %s", ref.ID, ref.State, since(time.Unix(0, ref.At))))
+		return tl.named(fmt.Sprintf("tally of %s in the %s from %s", ref.ID, spans[ref.Span], since(time.Unix(0, ref.At))))
 	case kernel.RowMissed:
 		return tl.named(fmt.Sprintf("missed of %s from %s", ref.ID, since(time.Unix(0, ref.At))))
 	case kernel.RowSession:

@@ -22,11 +22,11 @@ import (
 //	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN] [trace=...]
 //	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [term=n]
 //	backfill NAME KEY due=+10s,+20s! [parallel=2] [priority=n] [take=+10s..+20s/2/paused] [give=...] [job=KEY]
-//	release RUN [force]     claim RUN WORKER attempt     checkpoint RUN WORKER attempt data
+//	release RUN [force]     start RUN WORKER attempt     checkpoint RUN WORKER attempt data
 //	finish RUN WORKER attempt success|error|fatal|timeout|handback|snooze [result=json] [error=text] [code=c] [delay=1m]
 //	       [running]
 //	expand RUN [WORKER ...]                                  its parts are RUN, RUN/1, RUN/2 ...
-//	returned RUN WORKER attempt     expire RUN attempt lost|timeout     cancel RUN
+//	returned RUN WORKER attempt     expire RUN attempt lost|timeout [unbegun]     unstart RUN attempt     cancel RUN
 //	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2]
 //	          [newJobs=disabled] [defaults.FIELD=value] [app=a] [reset=NAME,NAME]
 //	          [file] [file.recurringDebug=on] [file.triggeredDebug=on] [file.newJobs=disabled] [file.FIELD=value]
@@ -210,8 +210,12 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return tl.backfill(tenant, w)
 	case "release":
 		return kernel.Release{ID: tl.run(w.name(0)), Force: w.has("force")}
-	case "claim":
-		return kernel.Claim{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
+	case "start":
+		k := kernel.Start{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
+		if app := w.take("app"); app != "" {
+			k.Skills = &kernel.Skills{App: app, Handler: jobs.Key(w.take("handler")), Work: w.take("work")}
+		}
+		return k
 	case "checkpoint":
 		return kernel.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: []byte(w.name(3))}
 	case "expect":
@@ -227,8 +231,10 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 			Error: w.take("error"), Code: w.take("code"), Delay: tl.duration(w.take("delay")), Running: w.has("running")}
 	case "returned":
 		return kernel.Returned{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2)}
+	case "unstart":
+		return kernel.Unstart{ID: tl.run(w.name(0)), Attempt: attempt(1)}
 	case "expire":
-		return kernel.Expire{ID: tl.run(w.name(0)), Attempt: attempt(1), Cause: kernel.Cause(w.name(2))}
+		return kernel.Expire{ID: tl.run(w.name(0)), Attempt: attempt(1), Cause: kernel.Cause(w.name(2)), Unbegun: w.has("unbegun")}
 	case "cancel":
 		return kernel.Cancel{ID: tl.run(w.name(0))}
 	case "configure":

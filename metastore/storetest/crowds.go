@@ -70,7 +70,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 	ready := make(chan jobs.ID, 2*runs)
 	var left sync.WaitGroup
 	left.Add(runs)
-	offer := func(e kernel.Effect) {
+	note := func(e kernel.Effect) {
 		for _, run := range e.Runs {
 			if run.State == jobs.Enqueued && run.Waits == "" {
 				ready <- run.ID
@@ -79,7 +79,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 		}
 	}
 	for i := range runs {
-		offer(must(t, h, kernel.Create{ID: runID(fmt.Sprint(i)), Key: "crowded"}))
+		note(must(t, h, kernel.Create{ID: runID(fmt.Sprint(i)), Key: "crowded"}))
 	}
 	var running, most, won atomic.Int32
 	var members sync.WaitGroup
@@ -87,11 +87,11 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 		members.Go(func() {
 			name := fmt.Sprint("w", w)
 			for id := range ready {
-				// Two workers know of this run. If both took a claim that was not done for a lost one, neither would
+				// Two workers know of this run. If both took a start that was not done for a lost one, neither would
 				// run it.
-				if _, err := insist(t, h, kernel.Claim{ID: id, Worker: name, Attempt: 1}); err != nil {
+				if _, err := insist(t, h, kernel.Start{ID: id, Worker: name, Attempt: 1}); err != nil {
 					if c := jobs.CodeOf(err); c != jobs.Stale && c != jobs.Conflict && c != jobs.NotFound {
-						t.Errorf("a lost claim: %v", err)
+						t.Errorf("a lost start: %v", err)
 					}
 					continue
 				}
@@ -109,7 +109,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 				if len(e.Runs) > 0 {
 					e.Runs = e.Runs[1:] // without the one that ended
 				}
-				offer(e)
+				note(e)
 				left.Done()
 			}
 		})
@@ -118,7 +118,7 @@ func crowdAtLimit(t *testing.T, h Harness, limit int) {
 	close(ready)
 	members.Wait()
 	if won.Load() != runs {
-		t.Errorf("%d runs were claimed %d times", runs, won.Load())
+		t.Errorf("%d runs started %d times", runs, won.Load())
 	}
 	if m := int(most.Load()); limit > 0 && m > limit {
 		t.Errorf("%d at once, the limit is %d", m, limit)
@@ -130,7 +130,7 @@ func crowdAtEnd(t *testing.T, h Harness) {
 	must(t, h, triggered("ending", kernel.Settings{Retries: new(5)}))
 	id := runID("1")
 	must(t, h, kernel.Create{ID: id, Key: "ending"})
-	must(t, h, kernel.Claim{ID: id, Worker: "w", Attempt: 1})
+	must(t, h, kernel.Start{ID: id, Worker: "w", Attempt: 1})
 	var members sync.WaitGroup
 	for range 16 {
 		members.Go(func() {
@@ -169,12 +169,12 @@ func crowdTooLate(t *testing.T, h Harness) {
 	holders := create(slots, nil)
 	create(late, new(time.Second))
 	last := create(timely, nil)
-	var claims, ends []kernel.Envelope
+	var starts, ends []kernel.Envelope
 	for i, id := range holders {
-		claims = append(claims, envelope(jobs.ID{2, byte(i)}, kernel.Claim{ID: id, Worker: "w", Attempt: 1})...)
+		starts = append(starts, envelope(jobs.ID{2, byte(i)}, kernel.Start{ID: id, Worker: "w", Attempt: 1})...)
 		ends = append(ends, envelope(jobs.ID{3, byte(i)}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})...)
 	}
-	mustAll(t, h, claims)
+	mustAll(t, h, starts)
 	h.Clock.Advance(5 * time.Second)
 	mustAll(t, h, ends) // in one commit, as a worker reports them
 	for range 2 + late/100 {
@@ -186,12 +186,12 @@ func crowdTooLate(t *testing.T, h Harness) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if run.Offerable() {
+		if run.Ready() {
 			can++
 		}
 	}
 	if can != slots {
-		t.Errorf("of %d runs that are not late %d can be claimed, and there are %d slots", timely, can, slots)
+		t.Errorf("of %d runs that are not late %d are ready, and there are %d slots", timely, can, slots)
 	}
 	invariants(t, nil, rowsOf(h))
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // fate makes up commands. It reads the rows, so that most of its commands make sense; the rest is late, early, forged
@@ -76,7 +75,7 @@ type scene struct {
 func look(all rows, now time.Time) scene {
 	s := scene{now: now, debug: map[jobs.Tenant]uint64{}}
 	for _, row := range all {
-		if _, ok := metastore.DoneAt(row); ok {
+		if _, ok := doneAt(row); ok {
 			s.old = append(s.old, row)
 		}
 		switch row := row.(type) {
@@ -180,12 +179,20 @@ func (f *fate) toRun(run *kernel.Run) kernel.Command {
 	switch {
 	case run.State == jobs.Scheduled && n < 60:
 		return kernel.Release{ID: run.ID, Force: f.rarely(6)}
-	case run.Offerable() && n < 75:
+	case run.Ready() && n < 75:
 		next := run.Next()
 		if f.rarely(12) {
 			next += uint32(f.IntN(3)) - 1
 		}
-		return kernel.Claim{ID: run.ID, Worker: pick(f, workers), Attempt: max(1, next)}
+		k := kernel.Start{ID: run.ID, Worker: pick(f, workers), Attempt: max(1, next)}
+		if f.rarely(4) {
+			skills, _ := run.Skills()
+			if f.rarely(6) {
+				skills.Work = "other"
+			}
+			k.Skills = &skills
+		}
+		return k
 	case run.State == jobs.Failed && n < 75:
 		if run.Lingering {
 			return kernel.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
@@ -207,10 +214,14 @@ func (f *fate) toRun(run *kernel.Run) kernel.Command {
 			k.Delay = f.span(5 * time.Second)
 		}
 		return k
+	case n < 64:
+		return kernel.Unstart{ID: run.ID, Attempt: attempt}
 	case n < 68:
 		return kernel.Returned{ID: run.ID, Worker: worker, Attempt: attempt}
 	case n < 78:
-		return kernel.Expire{ID: run.ID, Attempt: attempt, Cause: pick(f, []kernel.Cause{kernel.ByLoss, kernel.ByTimeout})}
+		k := kernel.Expire{ID: run.ID, Attempt: attempt, Cause: pick(f, []kernel.Cause{kernel.ByLoss, kernel.ByTimeout})}
+		k.Unbegun = k.Cause == kernel.ByLoss && f.rarely(2)
+		return k
 	case n < 88:
 		return kernel.Cancel{ID: run.ID}
 	case n < 90:

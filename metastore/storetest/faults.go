@@ -162,7 +162,7 @@ func impatient(t *testing.T, h Harness) {
 				id := runID(fmt.Sprint(c, "-", i))
 				for _, k := range []kernel.Command{
 					kernel.Create{ID: id, Key: "wanted", Idempotency: fmt.Sprint(c, "-", i)},
-					kernel.Claim{ID: id, Worker: "w", Attempt: 1},
+					kernel.Start{ID: id, Worker: "w", Attempt: 1},
 					kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess},
 				} {
 					if err := insist(rnd, k); err != nil {
@@ -178,10 +178,8 @@ func impatient(t *testing.T, h Harness) {
 	}
 	var succeeded int64
 	counts, err := h.Store.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant, From: Start.AddDate(-50, 0, 0), To: Start.AddDate(50, 0, 0)})
-	for _, hour := range counts.Hours {
-		if hour.State == jobs.Succeeded {
-			succeeded += hour.N
-		}
+	for _, t := range counts.Tallies {
+		succeeded += t.Runs[jobs.Succeeded]
 	}
 	if err != nil || succeeded != callers*each || len(counts.Live) > 0 {
 		t.Errorf("%d runs succeeded and %v live, of %d that were wanted (%v)", succeeded, counts.Live, callers*each, err)

@@ -169,8 +169,8 @@ func sound(t *testing.T, run *kernel.Run) {
 	switch {
 	case !kernel.ValidState(run.State):
 		bad("is in no state")
-	case run.Offerable() != (run.Turn > 0):
-		bad("can be claimed and has no turn, or the other way round")
+	case run.Ready() != (run.Turn > 0) && run.State != jobs.Processing:
+		bad("is ready and has no turn, or the other way round")
 	case run.Settled():
 		return // a stub: it knows little
 	case run.Reserved && (run.Holds || run.Waits == "" || kernel.Keyed(run.Waits)):
@@ -181,8 +181,8 @@ func sound(t *testing.T, run *kernel.Run) {
 		bad("holds its slots and waits for them")
 	case run.Waits != "" && run.State != jobs.Enqueued && run.State != jobs.Failed:
 		bad("waits")
-	case run.Offerable() && !run.Holds && len(run.Gates) > 0:
-		bad("is offered without its slots")
+	case run.Ready() && !run.Holds && len(run.Gates) > 0:
+		bad("is ready without its slots")
 	case run.State == jobs.Scheduled && run.Holds:
 		bad("holds slots")
 	case run.State == jobs.Failed && !run.RetryAt.IsZero() && run.Holds && !run.Lingering:
@@ -245,7 +245,7 @@ func gates(t *testing.T, run *kernel.Run, all rows, taken, waiting map[kernel.Re
 func grown(t *testing.T, old, now *kernel.Run) {
 	t.Helper()
 	switch {
-	case now.Attempt < old.Attempt || now.Attempt > old.Attempt+8: // a batch may hold several claims
+	case now.Attempt < old.Attempt || now.Attempt > old.Attempt+8: // a batch may hold several starts
 		t.Errorf("run %s went from attempt %d to %d", now.ID, old.Attempt, now.Attempt)
 	case old.State.Final() && now.State != old.State:
 		t.Errorf("run %s was %s and became %s", now.ID, old.State, now.State)

@@ -158,6 +158,51 @@ func dump(t *testing.T, h Harness) []string {
 	note("definitions", len(defs), err)
 	changed, err := h.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: "*", Since: 3, Limit: 4})
 	note("definitions since 3", len(changed), err)
+	apps, live := map[[2]string]int{}, map[kernel.Ref]bool{}
+	for _, d := range defs {
+		apps[[2]string{string(d.Tenant), d.App}]++
+		live[d.Ref()] = true
+	}
+	for of, n := range apps {
+		if c, err := h.Store.Counts(ctx, metastore.CountQuery{Tenant: jobs.Tenant(of[0]), App: of[1], Jobs: true}); err != nil || c.Jobs != n {
+			t.Errorf("%v has %d jobs, counted are %d, %v", of, n, c.Jobs, err)
+		}
+	}
+	for _, tenant := range tenants {
+		n, before := 0, jobs.Key("")
+		if err := metastore.EachDefinition(ctx, h.Store, tenant, func(part []*kernel.Definition) error {
+			for _, d := range part {
+				if n++; d.Key <= before || d.Tenant != tenant {
+					t.Errorf("job %s of tenant %s comes after %s", d.Key, d.Tenant, before)
+				}
+				before = d.Key
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		for of, m := range apps {
+			if of[0] == string(tenant) {
+				n -= m
+			}
+		}
+		if n != 0 {
+			t.Errorf("tenant %s has %d jobs too many", tenant, n)
+		}
+	}
+	last := uint64(0)
+	if err := metastore.EachChange(ctx, h.Store, 0, func(part []*kernel.Definition) error {
+		for _, d := range part {
+			if d.Change <= last || !d.Gone() && !live[d.Ref()] {
+				t.Errorf("change %d of %s, deleted: %t, after change %d", d.Change, d.Key, d.Gone(), last)
+			}
+			last = d.Change
+			delete(live, d.Ref())
+		}
+		return nil
+	}); err != nil || len(live) > 0 {
+		t.Errorf("changes leave out %d jobs, %v", len(live), err)
+	}
 	for _, d := range append(defs, changed...) {
 		note("definition "+string(d.Key), digest(d), nil)
 		l, err := h.Store.Ledger(ctx, d.Tenant, d.UID, 5)
@@ -192,6 +237,7 @@ func dump(t *testing.T, h Harness) []string {
 			{}, {State: jobs.Failed}, {State: jobs.Terminated}, {State: jobs.Succeeded}, {Job: "free"}, {Job: "shared"}, {Worker: "w1"},
 			{Job: "single", State: jobs.Enqueued}, {Origin: kernel.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
 			{App: "app"}, {Match: "s*"}, {Match: "*", State: jobs.Terminated}, {Jobs: []jobs.Key{"free", "single"}}, {Jobs: []jobs.Key{}},
+			{Args: []metastore.Arg{{Path: "c", Value: "x"}}}, {Args: []metastore.Arg{{Path: "n", Value: "1"}}, State: jobs.Succeeded},
 		} {
 			q.Tenant, q.Limit = tenant, 7
 			lines = append(lines, pages(t, h.Store, q)...)
@@ -266,13 +312,13 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	for _, run := range leased {
 		unordered = append(unordered, note("leased", run.ID, err))
 	}
-	lanes, err := a.Lanes(ctx)
-	for _, l := range lanes {
-		unordered = append(unordered, note("lane", l, err))
+	apps, err := a.ReadyApps(ctx)
+	for _, l := range apps {
+		unordered = append(unordered, note("app", l, err))
 	}
 	backlog, err := a.Backlog(ctx)
 	for _, b := range backlog {
-		unordered = append(unordered, note("backlog", b.Lane, err), note("backlog since", b.Since.UnixNano(), nil))
+		unordered = append(unordered, note("backlog", b.ReadyApp, err), note("backlog since", b.Since.UnixNano(), nil))
 	}
 	refs, err := a.Unserved(ctx, 1000)
 	for _, r := range refs {
@@ -289,6 +335,12 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	}
 	for _, r := range refs {
 		unordered = append(unordered, note("aged", r, nil))
+	}
+	if refs, err = a.Hourly(ctx, now.Add(time.Hour), 10_000); err != nil {
+		t.Error(err)
+	}
+	for _, r := range refs {
+		unordered = append(unordered, note("hourly", r, nil))
 	}
 	s, err := a.State(ctx)
 	return append(append(lines, sorted(unordered)), note("state", s, err))

@@ -29,23 +29,23 @@ type contest struct {
 func isNew(e kernel.Effect) bool { return !e.Existing }
 
 var races = []contest{
-	{name: "a run is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
+	{name: "a run starts once", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
 		wins: func(e kernel.Effect) bool { return e.Run().State == jobs.Processing },
 		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
 			must(t, h, triggered("k", kernel.Settings{}))
 			must(t, h, kernel.Create{ID: runID("1"), Key: "k"})
 			return func(i int) kernel.Command {
-				return kernel.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 1}
+				return kernel.Start{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 1}
 			}
 		}},
-	{name: "a retry is claimed by one", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
+	{name: "a retry starts once", refused: []jobs.Code{jobs.Stale, jobs.Conflict},
 		begin: func(t *testing.T, h Harness) func(int) kernel.Command {
 			must(t, h, triggered("k", kernel.Settings{Retries: new(3), RetryDelay: new(time.Duration(0))}))
 			must(t, h, kernel.Create{ID: runID("1"), Key: "k"})
-			must(t, h, kernel.Claim{ID: runID("1"), Worker: "w", Attempt: 1})
+			must(t, h, kernel.Start{ID: runID("1"), Worker: "w", Attempt: 1})
 			must(t, h, kernel.Finish{ID: runID("1"), Worker: "w", Attempt: 1, Outcome: kernel.OutcomeError, Error: "no"})
 			return func(i int) kernel.Command {
-				return kernel.Claim{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 2}
+				return kernel.Start{ID: runID("1"), Worker: fmt.Sprint("w", i), Attempt: 2}
 			}
 		}},
 	{name: "a unique key has one run", wins: isNew,

@@ -40,7 +40,7 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 		h, ctx := open(t), t.Context()
 		must(t, h, triggered("k", kernel.Settings{}))
 		must(t, h, kernel.Create{ID: jobs.ID{1}, Key: "k"})
-		must(t, h, kernel.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1})
+		must(t, h, kernel.Start{ID: jobs.ID{1}, Worker: "w", Attempt: 1})
 		for _, name := range []string{"' OR 1=1--", `\`, "%", "_", "W", "w ", "\x00", "\xff", "w\x00"} {
 			p, err := h.Store.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, Worker: name})
 			if err != nil && !errors.Is(err, jobs.BadInput) || len(p.Runs) > 0 {
@@ -107,8 +107,8 @@ func refusals(t *testing.T, open func(t *testing.T) Harness) {
 			{ID: jobs.ID{3}, Tenant: "default", Actor: "a", Command: kernel.Create{Key: "k"}},
 			{ID: jobs.ID{4}, Tenant: "default", Actor: "a"},
 			{ID: jobs.ID{5}, Tenant: "default", Command: kernel.Create{ID: jobs.ID{5}, Key: "k"}},
-			{ID: jobs.ID{6}, Tenant: "default", Actor: "a", Command: kernel.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 2}},
-			{ID: jobs.ID{7}, Tenant: "default", Actor: "a", Command: kernel.Claim{ID: jobs.ID{1}, Worker: "w", Attempt: 1}},
+			{ID: jobs.ID{6}, Tenant: "default", Actor: "a", Command: kernel.Start{ID: jobs.ID{1}, Worker: "w", Attempt: 2}},
+			{ID: jobs.ID{7}, Tenant: "default", Actor: "a", Command: kernel.Start{ID: jobs.ID{1}, Worker: "w", Attempt: 1}},
 			{ID: jobs.ID{8}, Tenant: "other", Actor: "a", Command: kernel.Cancel{ID: jobs.ID{1}}},
 		}
 		want := []jobs.Code{"", jobs.NotFound, jobs.BadInput, jobs.BadInput, jobs.BadInput, jobs.Stale, "", jobs.NotFound}

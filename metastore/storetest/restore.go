@@ -13,7 +13,7 @@ import (
 )
 
 // RestoreThenApply checks that an engine that was restored from a snapshot applies commands as the live one does, at
-// every step of random lives: the same answers, the same rows, the same order of the runs that can be claimed. carry
+// every step of random lives: the same answers, the same rows, the same order of the ready runs. carry
 // encodes an engine's rows and decodes them into a new one.
 func RestoreThenApply(t *testing.T, carry func(t *testing.T, from *memstore.Engine) *memstore.Engine) {
 	for seed := range uint64(tests.Size(1, 2, 4)) {
@@ -52,22 +52,22 @@ func applied(e *memstore.Engine, batch []kernel.Envelope) (results []metastore.R
 	return results
 }
 
-// sameTurns checks that two engines offer runs in the same order.
+// sameTurns checks that two engines start runs in the same order.
 func sameTurns(t *testing.T, got, want *memstore.Engine) {
 	t.Helper()
-	lanes, err := want.Lanes(t.Context())
+	apps, err := want.ReadyApps(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range lanes {
+	for _, l := range apps {
 		a, err := got.Ready(t.Context(), l.Tenant, l.App, l.Ready)
 		b, other := want.Ready(t.Context(), l.Tenant, l.App, l.Ready)
 		if err != nil || other != nil || len(a) != len(b) {
-			t.Fatalf("%d runs of %s can be claimed, want %d: %v, %v", len(a), l.App, len(b), err, other)
+			t.Fatalf("%d runs of %s are ready, want %d: %v, %v", len(a), l.App, len(b), err, other)
 		}
 		for i := range a {
 			if !bytes.Equal(kernel.AppendRow(nil, a[i]), kernel.AppendRow(nil, b[i])) {
-				t.Errorf("run %d of %s that can be claimed is %s of %s, want %s of %s", i, l.App, a[i].ID, a[i].Queued.Format(time.StampMilli), b[i].ID, b[i].Queued.Format(time.StampMilli))
+				t.Errorf("ready run %d of %s is %s of %s, want %s of %s", i, l.App, a[i].ID, a[i].Queued.Format(time.StampMilli), b[i].ID, b[i].Queued.Format(time.StampMilli))
 				return
 			}
 		}

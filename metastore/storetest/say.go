@@ -120,6 +120,7 @@ func (tl *telling) sayRun(run *kernel.Run) string {
 	}
 	p.add(run.Failures > 0, "failures %d", run.Failures)
 	p.add(run.Losses > 0, "losses %d", run.Losses)
+	p.add(run.Unbegun > 0, "unbegun %d", run.Unbegun)
 	p.add(run.First, "first")
 	p.add(run.Waits != "", "waits at %s", run.Waits)
 	p.time("which opens", run.Opens)

@@ -296,7 +296,7 @@ func nonsense(e kernel.Envelope, kind int) kernel.Envelope {
 	e.ID = id
 	switch kind {
 	case 1:
-		e.Command = kernel.Claim{ID: id, Worker: "absent", Attempt: 1} // no such run
+		e.Command = kernel.Start{ID: id, Worker: "absent", Attempt: 1} // no such run
 	case 2:
 		e.Command = kernel.Create{ID: id, Key: "no.such.job"}
 	case 3:

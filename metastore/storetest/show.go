@@ -18,12 +18,12 @@ import (
 // must have one of the others that would fail as well.
 //
 //	run RUN              the run            history RUN          its history
-//	runs [KEY] [state=] [cause=]  a list of runs     job KEY [FIELD ...]  the job, and its settings
+//	runs [KEY] [state=] [cause=] [arg=]  a list of runs     job KEY [FIELD ...]  the job, and its settings
 //	ledger KEY           missed ranges      counts [KEY]         runs by state
 //	changes N            jobs changed since a change number
 //	waking               runs that wake by now, and the next time
-//	ready APP            runs to claim      leased               attempts under way
-//	backlog              how many runs each app has to claim, and since when the oldest
+//	ready APP            ready runs         leased               attempts under way
+//	backlog              how many ready runs each app has, and since when the oldest
 //	unserved             gates with a free slot and a waiter
 //	lapsed               expired unique keys
 //	tokens               all tokens         session SESSION      a session
@@ -31,11 +31,12 @@ import (
 //	audits [target=] [by=] [before=n] [limit=n]  the audits
 //	versions KEY         the job's former versions
 //	aged +1h [limit=n]   rows that became history before a time
+//	hourly +1h           hours that ended by a time and are not part of their days yet
 func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
 		"changes": showChanges, "waking": showWaking, "ready": showReady, "backlog": showBacklog, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
-		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "audits": showAudits, "versions": showVersions, "aged": showAged,
+		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
 	}[verb]
 }
 
@@ -64,6 +65,13 @@ func showHistory(tl *telling, w words) string {
 func showRuns(tl *telling, w words) string {
 	q := metastore.RunQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0))}
 	q.Cause, q.App, q.Match = kernel.Cause(w.value["cause"]), w.value["app"], w.value["match"]
+	if text := w.value["arg"]; text != "" {
+		arg, err := metastore.ParseArg(text)
+		if err != nil {
+			return refusedRead(err)
+		}
+		q.Args = []metastore.Arg{arg}
+	}
 	if list, ok := w.value["jobs"]; ok {
 		q.Jobs = []jobs.Key{}
 		for _, key := range strings.FieldsFunc(list, func(r rune) bool { return r == ',' }) {
@@ -132,7 +140,7 @@ func showLedger(tl *telling, w words) string {
 }
 
 func showCounts(tl *telling, w words) string {
-	c, err := tl.h.Store.Counts(tl.t.Context(), metastore.CountQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0)), Payer: w.take("payer"),
+	c, err := tl.h.Store.Counts(tl.t.Context(), metastore.CountQuery{Tenant: tenantOf(w), Job: jobs.Key(w.name(0)), App: w.take("app"), Payer: w.take("payer"),
 		From: Start.Add(-time.Hour), To: tl.h.Clock.Now().Add(time.Hour)})
 	if err != nil {
 		return refusedRead(err)
@@ -146,8 +154,15 @@ func showCounts(tl *telling, w words) string {
 	if c.Waiting > 0 {
 		lines = append(lines, fmt.Sprintf("waiting %d", c.Waiting))
 	}
-	for _, t := range c.Hours {
-		lines = append(lines, fmt.Sprintf("in the hour from %s, %s %d", since(time.Unix(0, t.Hour)), t.State, t.N))
+	for _, t := range c.Tallies {
+		for _, s := range kernel.States() {
+			if n := t.Runs[s]; n > 0 {
+				lines = append(lines, fmt.Sprintf("in the %s from %s, %s %d", spans[t.Span], since(t.Start()), s, n))
+			}
+		}
+		if t.Took > 0 {
+			lines = append(lines, fmt.Sprintf("in the %s from %s, took %v", spans[t.Span], since(t.Start()), t.Took))
+		}
 	}
 	return several(lines, func(s string) string { return s })
 }
@@ -198,7 +213,7 @@ func showReady(tl *telling, w words) string {
 	return several(inTurn(tl.t, list), tl.sayRun)
 }
 
-// inTurn checks that runs are offered by priority, and then by their turn.
+// inTurn checks that runs start by priority, and then by their turn.
 func inTurn(t *testing.T, list []*kernel.Run) []*kernel.Run {
 	t.Helper()
 	for i, run := range list {

@@ -51,7 +51,7 @@ func skewed(t *testing.T, h Harness) {
 		}
 		for _, k := range []kernel.Create{c.plain, c.unique} {
 			apply(k)
-			apply(kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+			apply(kernel.Start{ID: k.ID, Worker: "w", Attempt: 1})
 			apply(kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		}
 	}

@@ -27,7 +27,7 @@ func (c counting) Apply(ctx context.Context, batch []kernel.Envelope) []metastor
 
 // unaudited are the commands that programs send: rows of runs and of the store record them. The audit of
 // FinalizeUpgrade needs a second version of the rules.
-var unaudited = []kernel.Verb{kernel.VerbFire, kernel.VerbClaim, kernel.VerbFinish, kernel.VerbReturned, kernel.VerbCheckpoint, kernel.VerbExpire,
+var unaudited = []kernel.Verb{kernel.VerbFire, kernel.VerbStart, kernel.VerbUnstart, kernel.VerbFinish, kernel.VerbReturned, kernel.VerbCheckpoint, kernel.VerbExpire,
 	kernel.VerbLead, kernel.VerbRefresh, kernel.VerbForget, kernel.VerbHand, kernel.VerbPurgeAudit, kernel.VerbMembers, kernel.VerbExpand,
 	kernel.VerbExpect, kernel.VerbReport, kernel.VerbNotify, kernel.VerbFinalizeUpgrade}
 

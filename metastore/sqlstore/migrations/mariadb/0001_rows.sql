@@ -5,7 +5,7 @@ CREATE TABLE IF NOT EXISTS carillon_store (
     changes  bigint NOT NULL DEFAULT 0,
     term    bigint NOT NULL DEFAULT 0,
     leader   varbinary(300) NOT NULL DEFAULT '',
-    turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
+    turns    bigint NOT NULL DEFAULT 0, -- given to ready runs
     named    bigint NOT NULL DEFAULT 0, -- the latest time in the names of runs, of this period and before
     named_before bigint NOT NULL DEFAULT 0,
     sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS carillon_runs (
     wake     bigint,           -- when it needs the control plane next
     waits    varbinary(400),   -- the gate it waits at
     first    boolean        NOT NULL,
-    ready    bigint,           -- its turn, if it can be claimed
+    ready    bigint,           -- its turn, if it is ready
     leased   boolean        NOT NULL,
     settled  bigint,           -- when it was settled, as a sequence
     settled_at bigint,
@@ -73,18 +73,25 @@ CREATE TABLE IF NOT EXISTS carillon_rows (
     INDEX carillon_rows_change (changed)
 ) ENGINE = InnoDB;
 
--- How many runs entered a state within an hour; of all jobs together under sixteen zeros.
+-- How many runs entered each state within an hour (span 1) or a day (span 2) that begins at a time, and how long those that succeeded took (ns); of all jobs together under sixteen zeros.
 CREATE TABLE IF NOT EXISTS carillon_tallies (
     tenant varbinary(200) NOT NULL,
     job    binary(16)     NOT NULL,
-    hour   bigint         NOT NULL,
-    state  smallint       NOT NULL,
-    n      bigint         NOT NULL,
-    PRIMARY KEY (tenant, job, hour, state),
-    INDEX carillon_tallies_hour (hour)
+    span   smallint       NOT NULL,
+    at     bigint         NOT NULL,
+    n_enqueued bigint NOT NULL,
+    n_processing bigint NOT NULL,
+    n_succeeded bigint NOT NULL,
+    n_failed bigint NOT NULL,
+    n_terminated bigint NOT NULL,
+    n_cancelled bigint NOT NULL,
+    n_skipped bigint NOT NULL,
+    took bigint NOT NULL,
+    PRIMARY KEY (tenant, job, span, at),
+    INDEX carillon_tallies_at (span, at)
 ) ENGINE = InnoDB;
 
--- How many there are now: runs by state of a job (or of all), that can be claimed by app, that wait by gate, that have not started by who asked for them.
+-- How many there are now: runs by state of a job (or of all), ready ones by app, that wait by gate, that have not started by who asked for them.
 CREATE TABLE IF NOT EXISTS carillon_counts (
     tenant varbinary(200) NOT NULL,
     what   varbinary(20)  NOT NULL,

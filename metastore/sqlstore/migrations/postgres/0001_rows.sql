@@ -5,7 +5,7 @@ CREATE TABLE carillon_store (
     changes  bigint NOT NULL DEFAULT 0,
     term    bigint NOT NULL DEFAULT 0,
     leader   text   NOT NULL DEFAULT '',
-    turns    bigint NOT NULL DEFAULT 0, -- given to runs that can be claimed
+    turns    bigint NOT NULL DEFAULT 0, -- given to ready runs
     named    bigint NOT NULL DEFAULT 0, -- the latest time in the names of runs, of this period and before
     named_before bigint NOT NULL DEFAULT 0,
     sequence bigint NOT NULL DEFAULT 0, -- numbers what runs go through, in order
@@ -31,7 +31,7 @@ CREATE TABLE carillon_runs (
     wake     bigint,           -- when it needs the control plane next
     waits    text COLLATE "C", -- the gate it waits at
     first    boolean  NOT NULL,
-    ready    bigint,           -- its turn, if it can be claimed
+    ready    bigint,           -- its turn, if it is ready
     leased   boolean  NOT NULL,
     settled  bigint,           -- when it was settled, as a sequence
     settled_at bigint,
@@ -70,18 +70,25 @@ CREATE INDEX carillon_rows_lapse  ON carillon_rows (kind, lapse) WHERE lapse IS 
 CREATE INDEX carillon_rows_aged   ON carillon_rows (aged)        WHERE aged IS NOT NULL;
 CREATE INDEX carillon_rows_change ON carillon_rows (changed)     WHERE changed IS NOT NULL;
 
--- How many runs entered a state within an hour; of all jobs together under sixteen zeros.
+-- How many runs entered each state within an hour (span 1) or a day (span 2) that begins at a time, and how long those that succeeded took (ns); of all jobs together under sixteen zeros.
 CREATE TABLE carillon_tallies (
     tenant text COLLATE "C" NOT NULL,
     job    bytea    NOT NULL,
-    hour   bigint   NOT NULL,
-    state  smallint NOT NULL,
-    n      bigint   NOT NULL,
-    PRIMARY KEY (tenant, job, hour, state)
+    span   smallint NOT NULL,
+    at     bigint   NOT NULL,
+    n_enqueued bigint NOT NULL,
+    n_processing bigint NOT NULL,
+    n_succeeded bigint NOT NULL,
+    n_failed bigint NOT NULL,
+    n_terminated bigint NOT NULL,
+    n_cancelled bigint NOT NULL,
+    n_skipped bigint NOT NULL,
+    took bigint NOT NULL,
+    PRIMARY KEY (tenant, job, span, at)
 );
-CREATE INDEX carillon_tallies_hour ON carillon_tallies (hour);
+CREATE INDEX carillon_tallies_at ON carillon_tallies (span, at);
 
--- How many there are now: runs by state of a job (or of all), that can be claimed by app, that wait by gate, that have not started by who asked for them.
+-- How many there are now: runs by state of a job (or of all), ready ones by app, that wait by gate, that have not started by who asked for them.
 CREATE TABLE carillon_counts (
     tenant text COLLATE "C" NOT NULL,
     what   text COLLATE "C" NOT NULL,
