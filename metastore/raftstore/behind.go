@@ -121,7 +121,7 @@ func (s *Store) complete(ctx context.Context) error {
 // completable refuses an archive that lacks runs which no other node could send.
 func (s *Store) completable(upTo uint64) error {
 	if last := s.archive.Last(); (upTo == 0 || last < upTo) && (s.link == nil || len(s.known()) == 0) {
-		return &disk.Damaged{Path: filepath.Join(s.cfg.Dir, "archive.db"), What: fmt.Sprintf("runs from %d to %d are missing", last+1, upTo)}
+		return &disk.Damaged{Path: filepath.Join(s.cfg.Dir, archiveFolder), What: fmt.Sprintf("runs from %d to %d are missing", last+1, upTo)}
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func benchmarkCreate(b *testing.B, kind Log, goroutines, size int) {
 	each(b, goroutines, size, func(n int) { do(b, s, creates(n)...) })
 }
 
-// benchmarkCycle creates, claims and finishes.
+// benchmarkCycle creates, starts and finishes.
 func benchmarkCycle(b *testing.B, kind Log, goroutines, size int) {
 	s := open(b, Config{Dir: b.TempDir(), Log: kind})
 	do(b, s, register("k"))

@@ -10,14 +10,14 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore/daylogs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/loglines"
 )
 
 // Copying all content of a store to another: a backup, or a move to a database and back. Cluster, members and votes
@@ -28,7 +28,7 @@ type content struct {
 	rows    *memstore.Snapshot
 	archive *archive.Archive
 	ended   uint64 // number of the last finished run
-	logs    *daylogs.Logs
+	logs    *loglines.Logs
 }
 
 // Content is this node's content now: commits continue while it is read. A follower may lack acknowledged commands;
@@ -76,7 +76,7 @@ func Freeze(c Config) (_ *Frozen, err error) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	if err := s.freeze(); err != nil {
 		_ = s.Close()
-		if errors.Is(err, berrors.ErrTimeout) {
+		if errors.Is(err, disk.ErrInUse) {
 			return nil, kernel.Refuse(jobs.Conflict, "directory %s is in use by another process: stop the server first", c.Dir)
 		}
 		return nil, fmt.Errorf("read store: %w", err)
@@ -168,7 +168,7 @@ func Fill(ctx context.Context, c Config, from metastore.Content, check func(meta
 	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errors.Join(os.Rename(c.Dir, dir), syncDir(filepath.Dir(filepath.Clean(dir))))
+	return errors.Join(os.Rename(c.Dir, dir), disk.SyncFolder(filepath.Dir(filepath.Clean(dir))))
 }
 
 // clearUnfinished removes the rest of an earlier attempt, unless its process still runs.
@@ -176,8 +176,8 @@ func clearUnfinished(dir string) error {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})
-	if errors.Is(err, berrors.ErrTimeout) {
+	a, err := archive.Open(filepath.Join(dir, archiveFolder), archive.Config{})
+	if errors.Is(err, disk.ErrInUse) {
 		return kernel.Refuse(jobs.Conflict, "another process is filling %s", dir)
 	}
 	if err == nil {
@@ -193,7 +193,7 @@ func fill(ctx context.Context, c Config, from metastore.Content) (err error) {
 	}
 	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	defer func() { err = errors.Join(err, s.Close(), syncDir(c.Dir)) }()
+	defer func() { err = errors.Join(err, s.Close(), disk.SyncFolder(c.Dir)) }()
 	snapshots, _, err := s.openFiles(logger{Logger: c.Logger})
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func fill(ctx context.Context, c Config, from metastore.Content) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(daylogs.Fill(filepath.Join(c.Dir, "logs"), from.Lines(ctx)), syncDir(filepath.Join(c.Dir, "logs"))); err != nil {
+	if err := s.logs.Fill(from.Lines(ctx)); err != nil {
 		return err
 	}
 	if err := s.fillSnapshot(ctx, snapshots, last, from); err != nil {

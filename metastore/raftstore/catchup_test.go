@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -120,12 +121,15 @@ func must[T any](v T, err error) T {
 func TestFetchIsTakenUp(t *testing.T) {
 	tests.Long(t)
 	t.Parallel()
-	steady := func(c *Config) { c.Heartbeat = calm }
+	steady := func(c *Config) { c.Heartbeat, c.ArchiveFile = calm, 300_000 } // larger than the first budget
 	c := newCluster(t, 2, steady)
 	leader := c.leader()
 	do(t, leader, register("k"))
-	for range 20 {
+	for range 30 {
 		finish(t, leader, 100)
+		if err := leader.archive.Sync(); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.same()
 	token := invite(t, leader)
@@ -157,6 +161,21 @@ func TestFetchIsTakenUp(t *testing.T) {
 	budget = 1 << 60
 	mu.Unlock()
 	c.same()
+	// It has segments of the others, byte by byte.
+	var all [3]string
+	for i := range c.stores {
+		files, err := filepath.Glob(filepath.Join(c.configs[i].Dir, archiveFolder, "*.seg"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			all[i] += fmt.Sprintf("%x\n", sha256.Sum256(must(os.ReadFile(f))))
+		}
+	}
+	t.Logf("segments:\n%s\n%s\n%s", all[0], all[1], all[2])
+	if first, _, _ := strings.Cut(all[2], "\n"); first == "" || !strings.Contains(all[0]+all[1], first) {
+		t.Error("no segment was taken as it is")
+	}
 }
 
 // replica is a state machine with an archive of its own.
@@ -213,7 +232,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 			batch = append(batch, kernel.Pause{Key: "k", Reason: "r"}, kernel.Resume{Key: "k"})
 		case i%3 == 2 && len(live) > 2:
 			for _, id := range live[:2] {
-				batch = append(batch, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+				batch = append(batch, kernel.Start{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 			}
 			live = live[2:]
 		default:

@@ -28,7 +28,7 @@ type cluster struct {
 func nodeConfig(t testing.TB, i int, adjust func(*Config)) Config {
 	t.Helper()
 	c := small(t.TempDir(), LogWAL)
-	c.ArchiveFile = 0 // tests damage archive.db, which is to hold all of it
+	c.ArchiveFile = 0 // tests damage archive/open, which is to hold all of it
 	c.Node, c.Listen = fmt.Sprint("node-", i+1), freeport.Address(t)
 	if adjust != nil {
 		adjust(&c)
@@ -293,14 +293,14 @@ func archived(t testing.TB, s *Store) string {
 func finish(t testing.TB, s metastore.Applier, n int) {
 	t.Helper()
 	begin := creates(n)
-	claim, finish := make([]kernel.Command, n), make([]kernel.Command, n)
+	start, finish := make([]kernel.Command, n), make([]kernel.Command, n)
 	for i, k := range begin {
 		id := k.(kernel.Create).ID
-		claim[i] = kernel.Claim{ID: id, Worker: "w", Attempt: 1}
+		start[i] = kernel.Start{ID: id, Worker: "w", Attempt: 1}
 		finish[i] = kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}
 	}
 	do(t, s, begin...)
-	do(t, s, claim...)
+	do(t, s, start...)
 	do(t, s, finish...)
 }
 

@@ -67,7 +67,7 @@ func writeUntilKilled(c Config) {
 				k := create("k")
 				apply("created", k.ID, k)
 				if n++; n%10 > 0 {
-					apply("claimed", k.ID, kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+					apply("started", k.ID, kernel.Start{ID: k.ID, Worker: "w", Attempt: 1})
 					apply("finished", k.ID, kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 				}
 			}
@@ -91,7 +91,7 @@ func TestKill(t *testing.T) {
 				lost := 0
 				for id, what := range acknowledged {
 					run, err := s.Run(ctx, "t", id)
-					if err != nil || what == "claimed" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
+					if err != nil || what == "started" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
 						if lost++; lost < 5 {
 							t.Errorf("round %d: run %s was %s, and is %v, %v", round, id, what, run, err)
 						}
@@ -138,7 +138,7 @@ func readUntilKilled(t *testing.T, dir string, kind Log, lines int, acknowledged
 func sizeOf(t *testing.T, dir string) (size int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || strings.Contains(path, "archive.db") {
+		if err != nil || d.IsDir() || strings.Contains(path, archiveFolder+string(filepath.Separator)) {
 			return nil // a file may go while we look
 		}
 		if info, err := d.Info(); err == nil {
@@ -168,7 +168,7 @@ func TestBoundedAndReopened(t *testing.T) {
 				written += 40 * 300
 				if len(live) > 400 {
 					for _, id := range live[:60] {
-						batch = append(batch, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+						batch = append(batch, kernel.Start{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 					}
 					live = live[60:]
 				}
@@ -335,7 +335,7 @@ func TestKillLeaders(t *testing.T) {
 		lost := 0
 		for id, what := range acknowledged {
 			run, err := s.Run(ctx, "t", id)
-			if err != nil || what == "claimed" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
+			if err != nil || what == "started" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
 				if lost++; lost < 5 {
 					t.Errorf("%s: run %s was %s, and is %v, %v", s.cfg.Node, id, what, run, err)
 				}
@@ -363,7 +363,7 @@ func writeWhileLeading(c Config) {
 					k    kernel.Command
 				}{
 					{"created", k},
-					{"claimed", kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1}},
+					{"started", kernel.Start{ID: k.ID, Worker: "w", Attempt: 1}},
 					{"finished", kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}},
 				} {
 					if s.Apply(ctx, []kernel.Envelope{envelope(step.k)})[0].Err != nil {

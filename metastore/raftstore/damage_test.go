@@ -16,26 +16,83 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
 // filled is a directory with a log, a snapshot and an archive.
 func filled(t *testing.T, kind Log) Config {
 	t.Helper()
-	c := Config{Dir: t.TempDir(), Log: kind, SnapshotAfter: 1 << 30, Trailing: 1}
+	c := Config{Dir: t.TempDir(), Log: kind, SnapshotAfter: 1 << 30, Trailing: 1, ArchiveFile: 16 << 10}
 	s := open(t, c)
 	do(t, s, register("k"))
 	do(t, s, creates(500)...)
+	finish(t, s, 60) // a segment
 	if err := s.snapshot(); err != nil {
 		t.Fatal(err)
 	}
 	for range 10 {
 		do(t, s, creates(50)...)
 	}
+	finish(t, s, 10)
+	writeLines(t, s, 100) // two files
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	return c
+}
+
+// writeLines stores some log lines, a block each.
+func writeLines(t *testing.T, s *Store, n int) {
+	t.Helper()
+	for i := range n {
+		line := metastore.LogLine{Tenant: "t", Run: jobs.ID{1}, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: uint64(i + 1)},
+			At: time.Now(), Level: "INFO", Text: strings.Repeat("text ", 40)}
+		if err := s.Logs().Append(ctx, []metastore.LogLine{line}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Finished runs and log lines share the bytes that they may take: lines use half of them at most, and runs what lines
+// leave.
+func TestS0_26RunsAndLinesShareTheBytes(t *testing.T) {
+	s := open(t, Config{Dir: t.TempDir(), Log: LogBolt, ArchiveFile: 16 << 10})
+	do(t, s, register("k"))
+	const most = 400 << 10
+	retain := func() (runs int, lines int64) {
+		t.Helper()
+		now := time.Now()
+		done, err := s.Retain(ctx, metastore.Retention{Now: now, Of: metastore.KeptBy(ctx, s, now), Bytes: most, Logs: time.Hour})
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = s.logs.Size()
+		_, archived := s.archive.Size()
+		if done.Bytes != archived+lines || done.Bytes > most || lines > most/2 {
+			t.Fatalf("runs take %d bytes and lines %d, %d together, at most %d", archived, lines, done.Bytes, most)
+		}
+		runs, _, err = s.archive.Len(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return runs, lines
+	}
+	for range 15 {
+		finish(t, s, 100)
+		if err := s.archive.Sync(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	alone, _ := retain()
+	if _, archived := s.archive.Size(); archived < most*3/4 {
+		t.Fatalf("runs take %d bytes: without lines, they may take %d", archived, most)
+	}
+	writeLines(t, s, 3000)
+	both, lines := retain()
+	if both >= alone*3/4 || both < alone/4 || lines < most/4 {
+		t.Errorf("%d runs are left of %d, and lines take %d bytes", both, alone, lines)
+	}
 }
 
 func change(t *testing.T, path string, how func([]byte) []byte) {
@@ -127,8 +184,11 @@ func TestDamage(t *testing.T) {
 		{"bolt, a circle", LogBolt, "raft.db", circle},
 		{"wal, index empty", LogWAL, "wal/wal-meta.db", func([]byte) []byte { return nil }},
 		{"wal, cut", LogWAL, "wal/wal-meta.db", func(b []byte) []byte { return b[:5000] }},
-		{"archive, a meta page", LogBolt, "archive.db", newestMeta},
-		{"archive, no file of ours", LogBolt, "archive.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
+		{"archive, a bit", LogBolt, "archive/open", flip},
+		{"archive, its end cut", LogBolt, "archive/open", func(b []byte) []byte { return b[:len(b)-1] }},
+		{"archive, an index", LogBolt, "archive/*.seg", func(b []byte) []byte { b[len(b)-40] ^= 1; return b }},
+		{"archive, no mark", LogBolt, "archive/mark", func(b []byte) []byte { clear(b); return b }},
+		{"archive, no file of ours", LogBolt, "archive/open", func(b []byte) []byte { return bytes.Repeat([]byte("no"), 20_000) }},
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			c := filled(t, test.kind)

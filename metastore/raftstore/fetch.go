@@ -19,13 +19,15 @@ import (
 )
 
 // Snapshots contain no runs that have ended. A node that gets one fetches the missing part of its archive from
-// another: records in the order of their numbers, each with the checksum it has on disk, and a SHA-256 over all at
-// the end. What has arrived is kept, so that an interrupted transfer continues where it was.
+// another: segments as they are on disk, and records of the runs beside them, in the order of their numbers, and a
+// SHA-256 over all at the end. What has arrived is kept, so that an interrupted transfer continues where it was, even
+// inside a segment.
 
-// wanted requests records.
+// wanted requests runs.
 type wanted struct {
-	After uint64 `json:"after"` // this number
-	UpTo  uint64 `json:"upTo"`  // including this one; 0 = as far as there are any
+	After   uint64           `json:"after"`             // this number
+	UpTo    uint64           `json:"upTo"`              // including this one; 0 = as far as there are any
+	Arrived map[string]int64 `json:"arrived,omitempty"` // bytes that the node has of segments
 }
 
 // offered answers it, before the records.
@@ -37,6 +39,10 @@ type offered struct {
 const (
 	mostRecord = 64 << 20
 	recordHead = 12 // number and length; a length of 0 ends the list
+	// isSegment, as the length, announces a segment instead: the length of its head, the head, its size, the place
+	// from which its bytes follow, and those. The number is 0.
+	isSegment   = 1<<32 - 1
+	mostSegment = 64 << 20 // bytes of its head
 	// perFill is how many bytes of records are written at once.
 	perFill = 4 << 20
 	// fetchPatience is how long one part may take to arrive.
@@ -65,7 +71,7 @@ func (s *Store) serveArchive(c *link.Conn) {
 	sum := sha256.New()
 	to := io.MultiWriter(c, sum)
 	var buf []byte
-	err := s.archive.Copy(s.ctx, w.After, o.UpTo, func(part []archive.Record) error {
+	err := s.archive.Send(s.ctx, w.After, o.UpTo, func(part []archive.Record) error {
 		buf = buf[:0]
 		for _, r := range part {
 			if r.Damaged != nil {
@@ -79,7 +85,7 @@ func (s *Store) serveArchive(c *link.Conn) {
 		_ = c.SetDeadline(time.Now().Add(fetchPatience))
 		_, err := to.Write(buf)
 		return err
-	})
+	}, func(whole *archive.Whole) error { return sendSegment(c, to, whole, &w) })
 	if err == nil {
 		_, err = to.Write(make([]byte, recordHead))
 	}
@@ -89,6 +95,30 @@ func (s *Store) serveArchive(c *link.Conn) {
 	if err != nil && s.ctx.Err() == nil {
 		s.cfg.Logger.Warn("the archive could not be sent", "node", c.Peer.Name, "err", err)
 	}
+}
+
+// sendSegment sends what another node lacks of a segment.
+func sendSegment(c *link.Conn, to io.Writer, whole *archive.Whole, w *wanted) error {
+	from := w.Arrived[whole.ID]
+	if from < 0 || from > whole.Size {
+		from = 0
+	}
+	b := make([]byte, 8, 64)
+	b = binary.BigEndian.AppendUint32(b, isSegment)
+	b = append(binary.BigEndian.AppendUint32(b, uint32(len(whole.Head))), whole.Head...)
+	b = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(b, uint64(whole.Size)), uint64(from))
+	if _, err := to.Write(b); err != nil {
+		return err
+	}
+	for from < whole.Size {
+		_ = c.SetDeadline(time.Now().Add(fetchPatience))
+		n, err := io.Copy(to, io.NewSectionReader(whole, from, min(perFill, whole.Size-from)))
+		if err != nil {
+			return err
+		}
+		from += n
+	}
+	return nil
 }
 
 // fetchArchive fetches the archive up to a number (0 = as far as any node has it), from any node that has it, and
@@ -145,7 +175,8 @@ func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
 	defer stop()
 	_ = c.SetDeadline(time.Now().Add(fetchPatience))
-	if err := link.Write(c, wanted{After: s.archive.Last(), UpTo: upTo}); err != nil {
+	w := wanted{After: s.archive.Last(), UpTo: upTo, Arrived: s.archive.Arrived()}
+	if err := link.Write(c, w); err != nil {
 		return err
 	}
 	var o offered
@@ -155,15 +186,26 @@ func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
 	if o.Refused != "" {
 		return kernel.Refuse(jobs.Unavailable, "%s", o.Refused)
 	}
-	in := &summed{from: c, sum: sha256.New()}
+	in := &summed{from: c, sum: sha256.New(), progress: s.progress}
 	var part []archive.Record
 	for size := 0; ; {
-		_ = c.SetDeadline(time.Now().Add(fetchPatience))
-		r, err := in.record()
+		r, more, err := in.record()
 		if err != nil {
 			return err
 		}
-		if r.Body == nil {
+		if more == isSegment {
+			if len(part) > 0 {
+				if err := s.fill(ctx, part, part[len(part)-1].Number); err != nil {
+					return err
+				}
+				part, size = part[:0], 0
+			}
+			if err := in.segment(s.archive); err != nil {
+				return err
+			}
+			continue
+		}
+		if more == 0 {
 			break
 		}
 		part, size = append(part, r), size+len(r.Body)
@@ -184,28 +226,55 @@ func (s *Store) fetchFrom(ctx context.Context, m other, upTo uint64) error {
 	return s.fill(ctx, part, o.UpTo)
 }
 
-// summed reads records and computes their checksum.
+// summed reads what another node sends and computes its checksum.
 type summed struct {
-	from io.Reader
-	sum  hash.Hash
+	from     *link.Conn
+	sum      hash.Hash
+	progress func() // called when something has arrived; nil = no waiter
 }
 
-// record is the next one; one without a body is the end.
-func (in *summed) record() (r archive.Record, err error) {
+func (in *summed) Read(b []byte) (int, error) {
+	_ = in.from.SetDeadline(time.Now().Add(fetchPatience))
+	n, err := in.from.Read(b)
+	in.sum.Write(b[:n])
+	if n > 0 && in.progress != nil {
+		in.progress()
+	}
+	return n, err
+}
+
+// record is the next record; size 0 is the end, and isSegment that a segment follows.
+func (in *summed) record() (r archive.Record, size uint32, err error) {
 	var head [recordHead]byte
-	if _, err := io.ReadFull(in.from, head[:]); err != nil {
-		return r, err
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return r, 0, err
 	}
-	in.sum.Write(head[:])
-	n := binary.BigEndian.Uint32(head[8:])
-	if n == 0 {
-		return r, nil
+	size = binary.BigEndian.Uint32(head[8:])
+	if size == 0 || size == isSegment {
+		return r, size, nil
 	}
-	if n > mostRecord {
-		return r, fmt.Errorf("a record of %d bytes is longer than any", n)
+	if size > mostRecord {
+		return r, 0, fmt.Errorf("a record of %d bytes is longer than any", size)
 	}
-	r = archive.Record{Number: binary.BigEndian.Uint64(head[:]), Body: make([]byte, n)}
-	_, err = io.ReadFull(in.from, r.Body)
-	in.sum.Write(r.Body)
-	return r, err
+	r = archive.Record{Number: binary.BigEndian.Uint64(head[:]), Body: make([]byte, size)}
+	_, err = io.ReadFull(in, r.Body)
+	return r, size, err
+}
+
+// segment reads a segment into an archive.
+func (in *summed) segment(to *archive.Archive) error {
+	var b [4]byte
+	if _, err := io.ReadFull(in, b[:]); err != nil {
+		return err
+	}
+	size := binary.BigEndian.Uint32(b[:])
+	if size > mostSegment {
+		return fmt.Errorf("the head of a segment has %d bytes", size)
+	}
+	head := make([]byte, size+16)
+	if _, err := io.ReadFull(in, head); err != nil {
+		return err
+	}
+	place := head[size:]
+	return to.Receive(head[:size], int64(binary.BigEndian.Uint64(place[8:])), int64(binary.BigEndian.Uint64(place)), in)
 }

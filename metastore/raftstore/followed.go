@@ -54,6 +54,9 @@ func (s *Store) agreedAt(term uint64) time.Time {
 	return sent[len(sent)/2]
 }
 
+// Confirmed returns when the last request was sent by which a majority has confirmed that this node leads a term.
+func (s *Store) Confirmed(term uint64) time.Time { return s.agreedAt(term) }
+
 // agreements are the last confirmations of other nodes that this one leads.
 type agreements struct {
 	mu   sync.Mutex

@@ -23,7 +23,7 @@ func TestGarbageOfARun(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	pieces, bytes := (after.Mallocs-before.Mallocs)/runs, (after.TotalAlloc-before.TotalAlloc)/runs
 	t.Logf("%d pieces of memory for a run, %d bytes", pieces, bytes)
-	if pieces > 32 || bytes > 8_800 {
-		t.Errorf("a run takes %d pieces of memory and %d bytes, 32 and 8,800 are bearable", pieces, bytes)
+	if pieces > 24 || bytes > 8_800 {
+		t.Errorf("a run takes %d pieces of memory and %d bytes, 24 and 8,800 are bearable", pieces, bytes)
 	}
 }

@@ -15,10 +15,13 @@ import (
 // and the files of a NATS server, lies beside it.
 const RowsFolder = "rows"
 
+// archiveFolder is the folder of finished runs in the Dir of a store.
+const archiveFolder = "archive"
+
 // RowsIn returns the Dir of the store in a data directory. It refuses a directory that has a store elsewhere: a new
 // store beside that one would start empty.
 func RowsIn(data string) (string, error) {
-	for _, name := range []string{nodeFile, keyFile, "archive.db"} {
+	for _, name := range []string{nodeFile, keyFile, filepath.Join(archiveFolder, "mark")} {
 		if !exists(filepath.Join(data, name)) {
 			continue
 		}

@@ -20,7 +20,7 @@ func TestRowsIn(t *testing.T) {
 		"a store":                 {"data/rows/node.json", "data", ""},
 		"other files":             {"data/notes.txt", "data", ""},
 		"a store at the top":      {"data/node.json", "data", "has the file node.json of a store, which belongs into"},
-		"a damaged store":         {"data/archive.db", "data", "has the file archive.db of a store"},
+		"a damaged store":         {"data/archive/mark", "data", "has the file archive/mark of a store"},
 		"only a key":              {"data/node.key", "data", "has the file node.key of a store"},
 		"the folder rows":         {"data/rows/node.json", "data/rows", "is the folder rows of a data directory: use "},
 		"the parent of the nodes": {"data/n1/rows/node.json", "data", "has no store, but "},

@@ -80,7 +80,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 		return err
 	}
 	if kind != entryCommit {
-		m.bounds.applied(entry.Index, len(entry.Data))
+		m.bounds.applied(entry.Index, len(entry.Data), batch)
 		return nil
 	}
 	var results []metastore.Result
@@ -91,7 +91,7 @@ func (m *machine) Apply(entry *raft.Log) any {
 		results = metastore.ApplyBatch(tx, batch)
 		m.follow(tx.Get(kernel.StoreRef()))
 	})
-	m.bounds.applied(entry.Index, len(entry.Data))
+	m.bounds.applied(entry.Index, len(entry.Data), batch)
 	m.committed.Store(entry.Index)
 	m.moment.Unlock()
 	return results
@@ -172,7 +172,7 @@ func (c *captured) Persist(sink raft.SnapshotSink) error {
 	if err := c.machine.archive.Sync(); err != nil {
 		return err
 	}
-	size, err := writeSnapshot(sink, c.head, c.rows.Rows())
+	size, err := writeSnapshot(sink, c.head, c.rows.Stored())
 	if err != nil {
 		return err
 	}

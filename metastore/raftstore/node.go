@@ -99,15 +99,7 @@ func writeWhole(path string, b []byte) error {
 	if err := os.Rename(path+".tmp", path); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return disk.SyncFolder(filepath.Dir(path))
 }
 
 var (
@@ -185,7 +177,7 @@ func (n *node) moveAside(dir string) (to string, err error) {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return "", fmt.Errorf("move damaged data aside: %w", err)
 	}
-	for _, name := range []string{"raft.db", "wal", "snapshots", "archive.db", "archive.sealed"} {
+	for _, name := range []string{"raft.db", "wal", "snapshots", archiveFolder} {
 		if _, err := os.Lstat(filepath.Join(to, name)); err == nil {
 			continue // it was moved before; a present one is newer
 		}
@@ -194,7 +186,7 @@ func (n *node) moveAside(dir string) (to string, err error) {
 			return "", fmt.Errorf("move damaged data aside: %w", err)
 		}
 	}
-	if err := errors.Join(syncDir(to), syncDir(dir)); err != nil {
+	if err := errors.Join(disk.SyncFolder(to), disk.SyncFolder(dir)); err != nil {
 		return "", fmt.Errorf("move damaged data aside: %w", err)
 	}
 	n.Moving = ""

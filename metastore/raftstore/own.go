@@ -45,7 +45,7 @@ func readsBack(batch []kernel.Envelope) bool {
 			if k.Due != written(k.Due) || k.Args != nil && len(k.Args) == 0 {
 				return false
 			}
-		case kernel.Claim:
+		case kernel.Start:
 		case kernel.Finish:
 			if k.Result != nil && len(k.Result) == 0 {
 				return false

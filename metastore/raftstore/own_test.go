@@ -24,7 +24,7 @@ func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 		commands := []kernel.Command{
 			kernel.Create{ID: jobs.ID{byte(some(9))}, Key: jobs.Key(texts[some(3)]), Args: bytes[some(4)], Due: dues[some(len(dues))], Delay: time.Duration(some(9)), Unique: texts[some(3)], UniqueFor: second,
 				Idempotency: texts[some(3)], Origin: kernel.FromPerson, Parent: jobs.ID{byte(some(2))}, Priority: &five, Timeout: &second, Trace: texts[some(3)], Pin: texts[some(3)], Total: uint32(some(2))},
-			kernel.Claim{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: uint32(some(3))},
+			kernel.Start{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: uint32(some(3))},
 			kernel.Finish{ID: jobs.ID{1}, Worker: texts[some(3)], Attempt: 1, Outcome: kernel.Outcome(some(4)), Result: bytes[some(4)], Error: texts[some(3)], Delay: time.Duration(some(3)), Running: some(2) == 0, Code: texts[some(3)]},
 			kernel.Pause{Key: "k", Until: dues[some(len(dues))]},
 		}
@@ -63,7 +63,7 @@ func TestOwnCommandsAreTakenOnce(t *testing.T) {
 	}
 	var o own
 	entry := []byte{1}
-	o.note(entry, []kernel.Envelope{{Command: kernel.Claim{}}})
+	o.note(entry, []kernel.Envelope{{Command: kernel.Start{}}})
 	if len(o.take(entry)) != 1 || o.take(entry) != nil {
 		t.Error("they were not there, or not just once")
 	}

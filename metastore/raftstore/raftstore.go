@@ -7,8 +7,8 @@
 // and are never part of a snapshot. One node is a raft of one voter; others join it with a token, or by a secret.
 //
 // Where to start: Open and Join, then commit.go for the way of a command and machine.go for what a replica does;
-// member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive.db,
-// archive.sealed and logs. DESIGN.md has the figures.
+// member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive
+// and logs. DESIGN.md has the figures.
 package raftstore
 
 import (
@@ -25,7 +25,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -33,8 +32,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore/daylogs"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/loglines"
 )
 
 // Config configures a store. Dir is required; other fields are optional.
@@ -66,15 +66,16 @@ type Config struct {
 	Heartbeat time.Duration
 
 	// SnapshotAfter is how many bytes of log, at least, lie between two snapshots; twice the last snapshot's size
-	// if that is more. Default 64 MiB.
+	// if that is more. Default 64 MiB. A log that a restart takes long to apply ends in a snapshot before that.
 	SnapshotAfter int64
 	// Trailing is how many bytes of log are kept before a snapshot, for nodes that lag. Default 64 MiB.
 	Trailing int64
 	// ArchiveBuffer is how many bytes of finished runs may wait to be written. Default 64 MiB.
 	ArchiveBuffer int64
-	// ArchiveFile is how many bytes of them a file takes before the next is begun. Default 64 MiB.
+	// ArchiveFile is how many bytes of them, or of log lines, a file takes before the next is begun. Default 64 MiB.
 	ArchiveFile int64
 
+	replay        time.Duration // how long a restart may take to apply the log, about; default 1 s
 	knows         uint32        // the newest version of the rules that this node knows
 	finalizeAfter time.Duration // when all members have known a newer version for so long, the leader puts it in force
 
@@ -97,6 +98,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.SnapshotAfter <= 0 {
 		c.SnapshotAfter = 64 << 20
+	}
+	if c.replay <= 0 {
+		c.replay = time.Second
 	}
 	if c.Trailing <= 0 {
 		c.Trailing = 64 << 20
@@ -128,7 +132,7 @@ type Store struct {
 	group    *metastore.Group
 	machine  *machine
 	archive  *archive.Archive
-	logs     *daylogs.Logs
+	logs     *loglines.Logs
 	log      *raftLog
 	raft     *raft.Raft
 	live     atomic.Pointer[raft.Raft] // the same, nil until raft has started
@@ -221,7 +225,7 @@ func openContext(ctx context.Context, c Config, progress func()) (*Store, error)
 	}
 	if err := s.open(ctx); err != nil {
 		_ = s.Close()
-		if errors.Is(err, berrors.ErrTimeout) {
+		if errors.Is(err, disk.ErrInUse) {
 			return nil, fmt.Errorf("open store: directory %s is in use by another process", c.Dir)
 		}
 		return nil, fmt.Errorf("open store: %w", err)
@@ -311,10 +315,11 @@ func (s *Store) open(ctx context.Context) (err error) {
 func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, err error) {
 	c := s.cfg
 	// The archive's lock is the directory's.
-	if s.archive, err = archive.Open(filepath.Join(c.Dir, "archive.db"), archive.Config{Buffer: c.ArchiveBuffer, SealAt: c.ArchiveFile, Failed: s.fail}); err != nil {
+	if s.archive, err = archive.Open(filepath.Join(c.Dir, archiveFolder), archive.Config{Buffer: c.ArchiveBuffer, SealAt: c.ArchiveFile, Failed: s.fail}); err != nil {
 		return nil, false, err
 	}
-	if s.logs, err = daylogs.Open(filepath.Join(c.Dir, "logs"), c.Now, func(err error) { c.Logger.Error("log lines are missing", "err", err) }); err != nil {
+	damaged := func(err error) { c.Logger.Error("log lines are missing", "err", err) }
+	if s.logs, err = loglines.Open(filepath.Join(c.Dir, "logs"), loglines.Config{SealAt: c.ArchiveFile, Now: c.Now, Damaged: damaged}); err != nil {
 		return nil, false, err
 	}
 	if s.log, err = openLog(&c, s.fail); err != nil {
@@ -323,7 +328,7 @@ func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, 
 	engine := memstore.New(memstore.Config{Archive: s.archive})
 	s.reads = engine
 	s.machine = &machine{engine: engine, archive: s.archive, knows: c.knows, fail: s.fail, marks: &marks{diverged: s.fail}, behind: behind{wake: make(chan struct{}, 1)},
-		bounds: &bounds{after: c.SnapshotAfter, trailing: c.Trailing, due: make(chan struct{}, 1)}}
+		bounds: &bounds{after: c.SnapshotAfter, replay: c.replay, trailing: c.Trailing, due: make(chan struct{}, 1)}}
 	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
 	if snapshots, err = raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to); err != nil {
 		return nil, false, err
@@ -396,9 +401,9 @@ func (s *Store) Stats() metastore.Stats {
 // logSlack is how much longer log lines are kept than runs: a run may have written for as long before it ended.
 const logSlack = 2 * 24 * time.Hour
 
-// Retain purges finished runs, and log lines, of this node: each node does so by itself. Lines are in files of days,
-// which are purged when they are older than what any job keeps. A node whose log is not applied yet does not know
-// what jobs keep.
+// Retain purges finished runs, and log lines, of this node: each node does so by itself. A file of lines is purged when
+// all of them are older than what any job keeps, or when lines take more than half of the bytes that they and runs may
+// take: runs get the rest. A node whose log is not applied yet does not know what jobs keep.
 func (s *Store) Retain(ctx context.Context, r metastore.Retention) (metastore.Retained, error) {
 	if !s.Whole() {
 		return metastore.Retained{}, metastore.ErrNotWhole
@@ -411,17 +416,24 @@ func (s *Store) Retain(ctx context.Context, r metastore.Retention) (metastore.Re
 		}
 		return kept, err
 	}
+	if err := s.logs.Bound(r.Bytes / 2); err != nil {
+		return metastore.Retained{}, err
+	}
+	if r.Bytes > 0 {
+		r.Bytes = max(1, r.Bytes-s.logs.Size())
+	}
 	done, err := s.archive.Retain(ctx, r)
-	if err != nil || r.Logs <= 0 {
-		return done, err
+	if err == nil && r.Logs > 0 {
+		// No job, or one that keeps for longer.
+		if last := r.Now.Add(-r.Logs); before == r.Now || before.Add(-logSlack).Before(last) {
+			before = last
+		} else {
+			before = before.Add(-logSlack)
+		}
+		err = s.logs.Prune(before)
 	}
-	// No job, or one that keeps for longer.
-	if last := r.Now.Add(-r.Logs); before == r.Now || before.Add(-logSlack).Before(last) {
-		before = last
-	} else {
-		before = before.Add(-logSlack)
-	}
-	return done, s.logs.Prune(before)
+	done.Bytes += s.logs.Size()
+	return done, err
 }
 
 // Close ends the store. What was acknowledged is on disk already.

@@ -71,7 +71,7 @@ func TestReopen(t *testing.T) {
 			do(t, s, register("k"))
 			k := create("k")
 			do(t, s, k)
-			do(t, s, kernel.Claim{ID: k.ID, Worker: "w", Attempt: 1})
+			do(t, s, kernel.Start{ID: k.ID, Worker: "w", Attempt: 1})
 			do(t, s, kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 			waiting := create("k")
 			do(t, s, waiting)

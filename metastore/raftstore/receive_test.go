@@ -294,7 +294,7 @@ func TestOpenWithoutArchive(t *testing.T) {
 	}
 	i := c.index(hurt)
 	c.stop(i)
-	if err := os.Remove(filepath.Join(c.configs[i].Dir, "archive.db")); err != nil {
+	if err := os.RemoveAll(filepath.Join(c.configs[i].Dir, archiveFolder)); err != nil {
 		t.Fatal(err)
 	}
 	dialer, release := holding()

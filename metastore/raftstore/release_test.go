@@ -40,6 +40,12 @@ func TestReleases(t *testing.T) {
 			if err != nil || len(page.Runs) != 12 || !bytes.Contains(page.Runs[11].Args, []byte("customer")) {
 				t.Errorf("%d runs have succeeded, %v", len(page.Runs), err)
 			}
+			for value, want := range map[string]int{"c-1234567890": 12, "c": 0} { // read from the archive's files
+				page, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded, Args: []metastore.Arg{{Path: "customer", Value: value}}, Limit: 100})
+				if err != nil || len(page.Runs) != want {
+					t.Errorf("%d runs of customer %s, want %d: %v", len(page.Runs), value, want, err)
+				}
+			}
 			reopened(t, s)
 			do(t, s, create("k"))
 		})
@@ -59,14 +65,14 @@ func releaseDirectory(t *testing.T) string {
 		do(t, s, begun...)
 		for _, k := range begun[:6] {
 			id := k.(kernel.Create).ID
-			do(t, s, kernel.Claim{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+			do(t, s, kernel.Start{ID: id, Worker: "w", Attempt: 1}, kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		}
 		if part == 0 {
 			if err := s.snapshot(); err != nil {
 				t.Fatal(err)
 			}
 		} else {
-			do(t, s, kernel.Claim{ID: begun[6].(kernel.Create).ID, Worker: "w", Attempt: 1})
+			do(t, s, kernel.Start{ID: begun[6].(kernel.Create).ID, Worker: "w", Attempt: 1})
 		}
 	}
 	accessRows(t, s)

@@ -7,11 +7,11 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/raft"
-	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
 // setAside moves the data of a node that is to be repaired to a folder.
@@ -37,10 +37,10 @@ func (n *node) setAside(dir string) (to string, err error) {
 		return "", kernel.Refuse(jobs.Conflict, "this node knows no other node to fetch its data from: restore it from a backup")
 	}
 	// Another process may use the directory.
-	a, err := archive.Open(filepath.Join(dir, "archive.db"), archive.Config{})
+	a, err := archive.Open(filepath.Join(dir, archiveFolder), archive.Config{})
 	if err == nil {
 		_ = a.Close()
-	} else if errors.Is(err, berrors.ErrTimeout) {
+	} else if errors.Is(err, disk.ErrInUse) {
 		return "", err
 	}
 	return n.moveAside(dir)
@@ -54,7 +54,7 @@ func Repair(dir string) (to string, err error) {
 	if err == nil {
 		to, err = n.setAside(dir)
 	}
-	if errors.Is(err, berrors.ErrTimeout) {
+	if errors.Is(err, disk.ErrInUse) {
 		err = errInUse(dir)
 	}
 	if err != nil {
@@ -83,7 +83,7 @@ func Look(c Config) (k Known, err error) {
 	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	err = s.look(&k)
-	if err = errors.Join(err, s.Close()); errors.Is(err, berrors.ErrTimeout) {
+	if err = errors.Join(err, s.Close()); errors.Is(err, disk.ErrInUse) {
 		err = errInUse(c.Dir)
 	}
 	return k, err
@@ -158,7 +158,7 @@ func Force(c Config, by By) error {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	err := s.force(by)
 	if err = errors.Join(err, s.Close()); err != nil {
-		if errors.Is(err, berrors.ErrTimeout) {
+		if errors.Is(err, disk.ErrInUse) {
 			err = errInUse(c.Dir)
 		}
 		return fmt.Errorf("force a single node: %w", err)

@@ -141,8 +141,8 @@ func TestDamageOnOneOfThree(t *testing.T) {
 		{"the log's index", "wal/wal-meta.db", func(b []byte) []byte { return b[:5000] }},
 		{"a snapshot, a bit", "snapshots/*/state.bin", flip},
 		{"a snapshot, cut", "snapshots/*/state.bin", func(b []byte) []byte { return b[:len(b)/2] }},
-		{"the archive, a bit", "archive.db", flip},
-		{"the archive, zeros", "archive.db", zeros},
+		{"the archive, a bit", "archive/open", flip},
+		{"the archive, zeros", "archive/open", zeros},
 		{"all of it", "", nil},
 	} {
 		t.Run(damage.what, func(t *testing.T) {
@@ -234,7 +234,7 @@ func TestRepairIsBrokenOff(t *testing.T) {
 	}
 	moved := func(what string) {
 		t.Helper()
-		for _, name := range []string{"wal", "snapshots", "archive.db"} {
+		for _, name := range []string{"wal", "snapshots", archiveFolder} {
 			if _, err := os.Stat(filepath.Join(to, name)); err != nil {
 				t.Errorf("%s: %v", what, err)
 			}
@@ -245,7 +245,7 @@ func TestRepairIsBrokenOff(t *testing.T) {
 		t.Fatal(log, err)
 	}
 	change(t, log[0], func(b []byte) []byte { clear(b); return b }) // the cause of the repair
-	breakOff(to, "wal", "snapshots", "archive.db")
+	breakOff(to, "wal", "snapshots", archiveFolder)
 	if again, err := Repair(dir); err != nil || again != to {
 		t.Errorf("a repair that continues moves to %q, %v", again, err)
 	}
@@ -278,13 +278,13 @@ func TestArchiveGone(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(conf.Dir, "archive.db")); err != nil {
+	if err := os.RemoveAll(filepath.Join(conf.Dir, archiveFolder)); err != nil {
 		t.Fatal(err)
 	}
 	if s, err := Open(conf); err == nil {
 		_ = s.Close()
 		t.Error("a node that is alone does not miss its archive")
-	} else if !strings.Contains(err.Error(), filepath.Join(conf.Dir, "archive.db")) {
+	} else if !strings.Contains(err.Error(), filepath.Join(conf.Dir, archiveFolder)) {
 		t.Errorf("it opens with %v", err)
 	}
 
@@ -298,7 +298,7 @@ func TestArchiveGone(t *testing.T) {
 	}
 	i := c.index(hurt)
 	c.stop(i)
-	if err := os.Remove(filepath.Join(c.configs[i].Dir, "archive.db")); err != nil {
+	if err := os.RemoveAll(filepath.Join(c.configs[i].Dir, archiveFolder)); err != nil {
 		t.Fatal(err)
 	}
 	c.start(i)

@@ -10,8 +10,10 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -83,13 +85,65 @@ var errSnapshot = errors.New("wrong checksum")
 func readSnapshot(from io.Reader, knows uint32) (*snapshotHead, iter.Seq2[kernel.Row, error]) {
 	head := new(snapshotHead)
 	return head, func(yield func(kernel.Row, error) bool) {
-		if err := readBlocks(from, knows, head, yield); err != nil {
-			yield(nil, err)
+		// Blocks are decoded in parallel, and yielded in their order.
+		parts, stop := make(chan chan part, runtime.GOMAXPROCS(0)), make(chan struct{})
+		var reading sync.WaitGroup
+		defer reading.Wait()
+		defer close(stop)
+		reading.Go(func() {
+			defer close(parts)
+			err := readBlocks(from, knows, head, func(block []byte) bool {
+				of := make(chan part, 1)
+				select {
+				case parts <- of:
+					reading.Go(func() { of <- decodeBlock(block) })
+					return true
+				case <-stop:
+					return false
+				}
+			})
+			if err != nil {
+				of := make(chan part, 1)
+				of <- part{err: err}
+				select {
+				case parts <- of:
+				case <-stop:
+				}
+			}
+		})
+		for of := range parts {
+			p := <-of
+			for _, row := range p.rows {
+				if !yield(row, nil) {
+					return
+				}
+			}
+			if p.err != nil {
+				yield(nil, p.err)
+				return
+			}
 		}
 	}
 }
 
-func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(kernel.Row, error) bool) error {
+// part is the rows of a block, and the error after them.
+type part struct {
+	rows []kernel.Row
+	err  error
+}
+
+func decodeBlock(block []byte) (p part) {
+	for len(block) > 0 && p.err == nil {
+		var row kernel.Row
+		if row, block, p.err = kernel.DecodeRow(block); p.err == nil {
+			p.rows = append(p.rows, row)
+		}
+	}
+	return p
+}
+
+// readBlocks calls take with each block, until it is false.
+func readBlocks(from io.Reader, knows uint32, is *snapshotHead, take func(block []byte) bool) error {
 	sum := sha256.New()
 	in := bufio.NewReaderSize(from, blockSize)
 	read := func(b []byte) error {
@@ -130,15 +184,8 @@ func readBlocks(from io.Reader, knows uint32, is *snapshotHead, yield func(kerne
 		if err := read(block); err != nil {
 			return err
 		}
-		for len(block) > 0 {
-			row, rest, err := kernel.DecodeRow(block)
-			if err != nil {
-				return err
-			}
-			if !yield(row, nil) {
-				return nil
-			}
-			block = rest
+		if !take(block) {
+			return nil
 		}
 	}
 	want := sum.Sum(nil)

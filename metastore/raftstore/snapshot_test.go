@@ -13,7 +13,7 @@ import (
 func TestRestoreThenApply(t *testing.T) {
 	storetest.RestoreThenApply(t, func(t *testing.T, from *memstore.Engine) *memstore.Engine {
 		var file bytes.Buffer
-		if _, err := writeSnapshot(&file, snapshotHead{rules: kernel.FirstApplyVersion}, from.Capture().Rows()); err != nil {
+		if _, err := writeSnapshot(&file, snapshotHead{rules: kernel.FirstApplyVersion}, from.Capture().Stored()); err != nil {
 			t.Fatal(err)
 		}
 		restored := memstore.New(memstore.Config{})

@@ -55,11 +55,8 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 				t.Fatal(err)
 			}
 			// The archive may be written to while it is copied, which no crash could do to it.
-			path := filepath.Join(left.Dir, "archive.db")
-			if err := errors.Join(os.Remove(path), os.RemoveAll(filepath.Join(left.Dir, "archive.sealed"))); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.archive.CopyFile(path); err != nil {
+			path := filepath.Join(left.Dir, archiveFolder)
+			if err := errors.Join(os.RemoveAll(path), s.archive.CopyFiles(path)); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Close(); err != nil {

@@ -3,30 +3,28 @@
 // It is not promised to programs outside this module.
 //
 // A commit passes its settled runs on and continues: they are written in the background, many at a time, and read
-// from memory until then. Each run's key in the file follows from the log entry that settled it, so that a log which
-// is replayed after a crash finds its runs there already, or writes the very same ones. Indexes of the open file are
-// in memory and are built when it is opened; only readers wait for them.
+// from memory until then. Each run's number follows from the log entry that settled it, so that a log which is
+// replayed after a crash finds its runs there already, or writes the very same ones.
 //
-// When the open file has reached a size, its runs, except purged ones, move to a file of their own with its indexes,
-// and the open one starts again: such a sealed file takes nearly no memory, and deleting it frees its space. See
-// sealed.go, and retain.go for purging.
+// Where to start: block.go for the files, open.go for the one that grows. When that has reached a size, it gets an
+// index, is a segment from then on and never changes: it takes nearly no memory, other nodes take it as bytes, and
+// deleting it frees its space. See segment.go, seal.go, and retain.go for purging.
 //
-// Every transaction is synced, because a file of pages that were written in no order does not survive the loss of
-// power; no caller waits for it.
+// Sharp edges: nothing is deleted because of what an unverified block says; whatever was synced and is missing or
+// changed is a disk.Damaged.
 package archive
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
-
-	"go.etcd.io/bbolt"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
 // Config configures an archive; its zero value works.
@@ -42,37 +40,41 @@ type Config struct {
 // Archive stores runs in files. All methods may be called at the same time, but Begin and Append only by the
 // committer.
 type Archive struct {
-	path string
-	db   *bbolt.DB
+	dir  string
 	cfg  Config
+	lock *os.File
 
-	indexed chan struct{}  // closed when the indexes have the whole file
 	stop    chan struct{}  // closed by Close
 	wake    chan struct{}  // there is something to write
 	hurry   chan struct{}  // a caller waits for it to be written
-	working sync.WaitGroup // the goroutine that indexes, then writes
+	working sync.WaitGroup // the goroutine that writes
 
 	// Of the committing goroutine.
 	entry    uint64
 	position uint64
 
 	// Locks are taken in this order.
-	filing sync.Mutex     // held while files change
-	counts map[job]*count // of the sealed files; guarded by filing
-	files  sync.RWMutex   // read-held by readers that must not miss a run while it moves to another file
-	sealed []*sealed      // oldest first; guarded by files, and changed under filing only
-	sealAt int64          // guarded by filing
-	room   []byte         // memory of the last write; guarded by filing
+	purging sync.Mutex     // held by Retain, which alone deletes segments
+	filing  sync.Mutex     // held while files change
+	counts  map[job]*count // of the segments; nil until they are needed; guarded by filing
+	sealAt  int64          // guarded by filing
+	room    []byte         // memory of the last write; guarded by filing
+	after   uint64         // the number after which the open file begins; guarded by filing
+	length  int64          // of the open file; guarded by filing
+	filed   uint64         // the number up to which the files go; guarded by filing
+	marked  uint64         // guarded by filing
+	files   sync.RWMutex   // read-held by readers that must not miss a run while it moves to another file
+	sealed  []*segment     // oldest first; guarded by files, and changed under filing only
+	open    *os.File       // guarded by files, and changed under filing only
 
 	mu      sync.RWMutex
 	written sync.Cond // on mu: the buffer has become shorter, or err was set
 	err     error
-	index   *index
-	last    uint64 // the highest number given
+	index   *building // of the open file, and the buffer
+	last    uint64    // the highest number given
 	buffer  []pending
-	size    int64  // of the buffer, about
-	flushed uint32 // place of the first run in the buffer, once indexed
-	bytes   int64  // of the records in the open file
+	size    int64 // of the buffer, about
+	bytes   int64 // of the records in the open file
 }
 
 // job names a job.
@@ -92,6 +94,8 @@ func (c *count) add(state jobs.State, n int) {
 	}
 }
 
+func (c *count) take(n count) { c.succeeded, c.others = c.succeeded-n.succeeded, c.others-n.others }
+
 // pending is a run that is not in the file yet.
 type pending struct {
 	number uint64
@@ -100,98 +104,73 @@ type pending struct {
 
 var _ metastore.Archive = (*Archive)(nil)
 
-var (
-	bucketRuns  = []byte("runs")
-	bucketAbout = []byte("about")
-	// bucketHidden has the numbers of purged runs of the open file, a list for each pass.
-	bucketHidden = []byte("hidden")
-	keyTally     = []byte("tally")
-)
-
-// Open opens the archive in a file, or makes one.
-func Open(path string, c Config) (*Archive, error) {
+// Open opens the archive in a folder, or makes one.
+func Open(dir string, c Config) (*Archive, error) {
 	if c.Buffer <= 0 {
 		c.Buffer = 64 << 20
 	}
 	if c.SealAt <= 0 {
 		c.SealAt = 64 << 20
 	}
+	c.SealAt = min(c.SealAt, 1<<30) // places in files have 4 bytes
 	if c.Failed == nil {
 		c.Failed = func(error) {}
 	}
-	a := &Archive{path: path, cfg: c, sealAt: c.SealAt, counts: map[job]*count{}, index: newIndex(), indexed: make(chan struct{}), stop: make(chan struct{}),
-		wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
+	a := &Archive{dir: dir, cfg: c, sealAt: c.SealAt, stop: make(chan struct{}), wake: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
 	a.written.L = &a.mu
-	if err := disk.CheckBolt(path, lockTimeout); err != nil {
-		return nil, fmt.Errorf("open archive %s: %w", path, err)
-	}
-	err := disk.Guard(path, func() (err error) {
-		a.db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20})
-		if err != nil {
-			return disk.Opened(path, err)
-		}
-		return a.db.Update(a.begin)
-	})
+	err := makeFolder(dir)
 	if err == nil {
-		err = a.openSealed()
+		err = a.readMark()
+	}
+	if err == nil {
+		err = a.openSegments()
+	}
+	if err == nil {
+		err = a.openOpen()
 	}
 	if err != nil {
 		_ = a.closeFiles()
-		return nil, fmt.Errorf("open archive %s: %w", path, err)
+		return nil, fmt.Errorf("open archive %s: %w", dir, err)
 	}
 	a.working.Go(a.work)
 	return a, nil
 }
 
-// begin makes the buckets of a new file, or reads those of an old one.
-func (a *Archive) begin(tx *bbolt.Tx) error {
-	found := map[string]bool{}
-	err := tx.ForEach(func(name []byte, _ *bbolt.Bucket) error {
-		found[string(name)] = true
+// makeFolder makes the folder of an archive, if there is none. It is on disk before any file is made in it.
+func makeFolder(dir string) error {
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, os.ErrExist) {
 		return nil
-	})
+	}
 	if err != nil {
 		return err
 	}
-	if len(found) == 0 {
-		_, err := tx.CreateBucket(bucketRuns)
-		if err == nil {
-			_, err = tx.CreateBucket(bucketAbout)
-		}
-		if err == nil {
-			err = tally{}.put(tx)
-		}
-		return err
-	}
-	has := 2
-	if found[string(bucketHidden)] {
-		has++
-	}
-	if !found[string(bucketRuns)] || !found[string(bucketAbout)] || len(found) != has {
-		return &disk.Damaged{Path: a.path, What: "it is not an archive"}
-	}
-	t, err := a.readTally(tx)
-	a.last = t.last
-	return err
+	return syncDir(filepath.Dir(dir))
 }
 
-// Close writes the buffer and closes the file.
+// Close writes the buffer and closes the files.
 func (a *Archive) Close() error {
 	close(a.stop)
 	a.working.Wait()
-	if err := a.closeFiles(); err != nil {
-		return fmt.Errorf("close archive %s: %w", a.path, err)
+	if err := a.failure(); err != nil {
+		return errors.Join(err, a.closeFiles())
 	}
-	return a.failure()
+	if err := errors.Join(a.mark(), a.closeFiles()); err != nil {
+		return fmt.Errorf("close archive %s: %w", a.dir, err)
+	}
+	return nil
 }
 
 func (a *Archive) closeFiles() error {
 	var errs []error
 	for _, s := range a.sealed {
-		errs = append(errs, s.db.Close())
+		errs = append(errs, s.file.Close())
 	}
-	if a.db != nil {
-		errs = append(errs, a.db.Close())
+	if a.open != nil {
+		errs = append(errs, a.open.Close())
+	}
+	if a.lock != nil { // last
+		errs = append(errs, a.lock.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -238,10 +217,7 @@ func (a *Archive) Append(rows []*kernel.Run) {
 		}
 		a.buffer, a.last = append(a.buffer, pending{number, run}), number
 		a.size += sizeOf(run)
-		if a.isIndexed() {
-			l := labelOf(run)
-			a.index.add(number, &l)
-		}
+		a.index.add(number, run)
 	}
 	notify(a.wake)
 }
@@ -258,42 +234,23 @@ func notify(c chan struct{}) {
 	}
 }
 
-func (a *Archive) isIndexed() bool {
-	select {
-	case <-a.indexed:
-		return true
-	default:
-		return false
-	}
-}
-
-// ready waits until the indexes are built.
-func (a *Archive) ready(ctx context.Context) error {
-	select {
-	case <-a.indexed:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return a.failure()
-}
-
 // Len is how many runs there are, and about how many bytes they take.
-func (a *Archive) Len(ctx context.Context) (runs int, bytes int64, err error) {
-	if err := a.ready(ctx); err != nil {
+func (a *Archive) Len(context.Context) (runs int, bytes int64, err error) {
+	if err := a.failure(); err != nil {
 		return 0, 0, err
 	}
+	_, bytes = a.Size()
 	a.files.RLock()
 	defer a.files.RUnlock()
+	for _, s := range a.sealed {
+		runs += s.live
+	}
 	a.mu.RLock()
 	defer a.mu.RUnlock()
-	runs, bytes = a.index.live, a.bytes
-	for _, s := range a.sealed {
-		runs, bytes = runs+s.live, bytes+s.size
-	}
-	return runs, bytes, nil
+	return runs + a.index.live, bytes, nil
 }
 
-// Size is how many files there are, and how many bytes the runs in them take, as far as is known: it does not wait.
+// Size is how many files there are, and how many bytes the runs in them take.
 func (a *Archive) Size() (files int, bytes int64) {
 	a.files.RLock()
 	defer a.files.RUnlock()

@@ -3,7 +3,6 @@ package archive
 import (
 	"errors"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"testing"
 
@@ -12,12 +11,12 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// When all runs take more space than they may, the oldest files are deleted, and the numbers of remaining runs are
+// When all runs take more space than they may, the oldest segments are deleted, and the numbers of remaining runs are
 // right.
 func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	const all, most = 2_000, 300_000
 	dir := t.TempDir()
-	path := filepath.Join(dir, "archive.db")
+	path := filepath.Join(dir, "archive")
 	a := open(t, path, Config{SealAt: 50_000})
 	rng, rows := rand.New(rand.NewPCG(3, 5)), make([]*kernel.Run, all)
 	for i := range rows {
@@ -52,8 +51,8 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 		}
 	}
 	left(a, done.Dropped)
-	if after, _ := a.Size(); onDisk(t, dir) != after {
-		t.Errorf("%d files lie on the disk, want %d", onDisk(t, dir), after)
+	if after, _ := a.Size(); onDisk(t, path) != after {
+		t.Errorf("%d files lie on the disk, want %d", onDisk(t, path), after)
 	}
 	// The count of the job excludes the runs of its deleted files.
 	again, err := a.Retain(ctx, metastore.Retention{Of: retention{"k0": {Succeeded: all - done.Dropped - 7}}.of})
@@ -71,10 +70,10 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	}
 }
 
-// A merged file that cannot be used ends the archive: later purges in its sources would be undone.
+// A merged segment that cannot be used ends the archive: later purges in its sources would be undone.
 func TestMergeThatFails(t *testing.T) {
 	var failed []error
-	a := open(t, filepath.Join(t.TempDir(), "archive.db"), Config{SealAt: 5_000, Failed: func(err error) { failed = append(failed, err) }})
+	a := open(t, filepath.Join(t.TempDir(), "archive"), Config{SealAt: 5_000, Failed: func(err error) { failed = append(failed, err) }})
 	defer a.Close()
 	rng := rand.New(rand.NewPCG(3, 5))
 	for i := range 300 {
@@ -102,21 +101,17 @@ func TestMergeThatFails(t *testing.T) {
 	}
 }
 
-func onDisk(t *testing.T, dir string) (files int) {
+// onDisk is how many files have runs.
+func onDisk(t *testing.T, path string) int {
 	t.Helper()
-	err := filepath.WalkDir(dir, func(_ string, e os.DirEntry, err error) error {
-		if err == nil && e.Type().IsRegular() {
-			files++
-		}
-		return err
-	})
+	files, err := filepath.Glob(filepath.Join(path, "*"+segmentSuffix))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return files
+	return 1 + len(files)
 }
 
-// The folder of sealed files is on disk before the open file is emptied, and so is its name in the folder above.
+// The archive's folder is on disk before it has files, and so is a segment's name.
 func TestSealSyncsItsFolder(t *testing.T) {
 	sound := syncDir
 	defer func() { syncDir = sound }()
@@ -126,13 +121,17 @@ func TestSealSyncsItsFolder(t *testing.T) {
 		return sound(dir)
 	}
 	dir := t.TempDir()
-	a := open(t, filepath.Join(dir, "archive.db"), Config{SealAt: 1})
+	a := open(t, filepath.Join(dir, "archive"), Config{SealAt: 1})
+	if !synced[dir] {
+		t.Errorf("%v were synced, and not %s", synced, dir)
+	}
+	clear(synced)
 	a.Begin(1)
 	a.Append([]*kernel.Run{run(1, rand.New(rand.NewPCG(3, 5)))})
 	if err := errors.Join(a.Sync(), a.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if folder := filepath.Join(dir, "archive.sealed"); !synced[folder] || !synced[dir] {
-		t.Errorf("%v were synced, and not %s and %s", synced, folder, dir)
+	if folder := filepath.Join(dir, "archive"); !synced[folder] {
+		t.Errorf("%v were synced, and not %s", synced, folder)
 	}
 }

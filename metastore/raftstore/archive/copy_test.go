@@ -2,6 +2,7 @@ package archive
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
@@ -15,9 +16,9 @@ import (
 // A copy that is made while runs end has every run up to its last number.
 func TestCopyWhileRunsEnd(t *testing.T) {
 	dir := t.TempDir()
-	from := open(t, filepath.Join(dir, "from.db"), Config{Buffer: 3000})
+	from := open(t, filepath.Join(dir, "from"), Config{Buffer: 3000})
 	defer from.Close()
-	to := open(t, filepath.Join(dir, "to.db"), Config{})
+	to := open(t, filepath.Join(dir, "to"), Config{})
 	defer to.Close()
 	const runs = 400
 	done := make(chan struct{})
@@ -60,7 +61,7 @@ func all(t *testing.T, a *Archive) (b []byte) {
 	t.Helper()
 	err := a.Copy(ctx, 0, a.Last(), func(part []Record) error {
 		for _, r := range part {
-			b = append(append(b, keyOf(r.Number)...), r.Body...)
+			b = append(binary.BigEndian.AppendUint64(b, r.Number), r.Body...)
 		}
 		return nil
 	})
@@ -74,7 +75,7 @@ func all(t *testing.T, a *Archive) (b []byte) {
 // runs.
 func TestFill(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 11))
-	path := filepath.Join(t.TempDir(), "a.db")
+	path := filepath.Join(t.TempDir(), "archive")
 	a := open(t, path, Config{})
 	var records []Record
 	for i := range uint64(9) {

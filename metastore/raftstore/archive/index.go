@@ -2,150 +2,230 @@ package archive
 
 import (
 	"encoding/binary"
-	"hash/maphash"
+	"errors"
+	"io"
+	"math/bits"
+	"slices"
 	"sort"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/blocks"
 )
 
-// index finds runs of the open file. Each has a place, counted from 0 as they were added; queries walk lists of
-// places. It takes 59 bytes a run and has no pointers to any.
-type index struct {
-	numbers []uint64 // the keys in the file, by place
-	states  []uint8  // with the flag hidden, by place
-	ended   []int64  // by place
-	live    int      // how many are not hidden
-	seed    maphash.Seed
-	ids     map[uint64]uint32 // by the hash of tenant and id
-	shelves map[string]*shelf // by tenant
+// The runs of a file have places, counted from 0 in the order in which they ended. An index is columns of values by
+// place. That of the open file is in memory, see building.go. That of a segment is read from the file, a window at a
+// time, and takes no memory; besides, it has lists of places by what queries select.
+
+// column is values of a width, in memory or in a file.
+type column struct {
+	width int
+	mem   []byte
+	file  io.ReaderAt // nil = in memory
+	begin int64       // of the first value in the file
+	n     int         // values in the file
+	from  int         // the first value in mem, which is a window of the file
+	most  int         // values in a window
+	err   *error      // of reads; values are 0 after it
 }
 
-// hidden is the flag of a purged run.
-const hidden = 0x80
+// window is how many bytes are read at once.
+const window = 4 << 10
 
-// shelf is the lists of one tenant.
-type shelf struct {
-	all     places
-	jobs    map[string]*ofJob
-	workers map[string]*places
-	parents map[jobs.ID]*places
-	states  [16]places // of all but Succeeded, which nearly all are in
-}
-
-// ofJob is a job's runs, and how many of them are not hidden.
-type ofJob struct {
-	places
-	count
-}
-
-// places is in order. A reader's copy never changes.
-type places []uint32
-
-func newIndex() *index {
-	return &index{seed: maphash.MakeSeed(), ids: make(map[uint64]uint32), shelves: make(map[string]*shelf)}
-}
-
-// hash is of a secret seed, so that clients cannot choose ids that collide.
-func (x *index) hash(tenant []byte, id jobs.ID) uint64 {
-	var b [16 + 256]byte
-	copy(b[:], id[:])
-	return maphash.Bytes(x.seed, b[:16+copy(b[16:], tenant)])
-}
-
-// next is the place that the next run gets.
-func (x *index) next() uint32 { return uint32(len(x.numbers)) }
-
-// number is the key in the file of the run at a place, or 0 if it was purged.
-func (x *index) number(place uint32) uint64 {
-	if x.states[place]&hidden != 0 {
-		return 0
+func (c *column) len() int {
+	if c.file == nil {
+		return len(c.mem) / c.width
 	}
-	return x.numbers[place]
+	return c.n
 }
 
-func (x *index) add(number uint64, l *label) {
-	place := x.next()
-	x.numbers = append(x.numbers, number)
-	x.states = append(x.states, uint8(l.state))
-	x.ended = append(x.ended, l.ended)
-	x.live++
-	x.ids[x.hash(l.tenant, l.id)] = place
-	s := x.shelves[string(l.tenant)]
-	if s == nil {
-		s = &shelf{jobs: make(map[string]*ofJob), workers: make(map[string]*places), parents: make(map[jobs.ID]*places)}
-		x.shelves[string(l.tenant)] = s
+// at is the value at a place.
+func (c *column) at(i int) uint64 {
+	if c.file != nil && (i < c.from || i >= c.from+len(c.mem)/c.width) {
+		c.load(i)
 	}
-	s.all = append(s.all, place)
-	of := s.jobs[string(l.key)]
-	if of == nil {
-		of = new(ofJob)
-		s.jobs[string(l.key)] = of
-	}
-	of.places = append(of.places, place)
-	of.add(l.state, 1)
-	if len(l.worker) > 0 {
-		push(s.workers, string(l.worker), place)
-	}
-	if !l.parent.IsZero() {
-		push(s.parents, l.parent, place)
-	}
-	if l.state != jobs.Succeeded {
-		s.states[l.state&15] = append(s.states[l.state&15], place)
+	b := c.mem[(i-c.from)*c.width:]
+	switch c.width {
+	case 1:
+		return uint64(b[0])
+	case 4:
+		return uint64(binary.BigEndian.Uint32(b))
+	default:
+		return binary.BigEndian.Uint64(b)
 	}
 }
 
-// hide purges a run of a job.
-func (x *index) hide(of *ofJob, place uint32) {
-	of.add(jobs.State(x.states[place]), -1)
-	x.states[place] |= hidden
-	x.live--
+// load moves the window to where a value is.
+func (c *column) load(i int) {
+	c.from = i - i%c.most
+	size := min(c.most, max(c.n, i+1)-c.from) * c.width
+	c.mem = slices.Grow(c.mem[:0], size)[:size]
+	if _, err := c.file.ReadAt(c.mem, c.begin+int64(c.from*c.width)); err != nil {
+		clear(c.mem)
+		*c.err = errors.Join(*c.err, orTorn(err))
+	}
 }
 
-func push[K comparable](lists map[K]*places, name K, place uint32) {
-	l := lists[name]
-	if l == nil {
-		l = new(places)
-		lists[name] = l
+// orTorn is an error about the end of a file that should be longer, and other errors as they are.
+func orTorn(err error) error {
+	if errors.Is(err, io.EOF) {
+		return blocks.ErrUnreadable
 	}
-	*l = append(*l, place)
+	return err
 }
 
-// find chooses the shortest list that has all that a query selects, up to but without the run of a number.
-func (x *index) find(q *metastore.RunQuery, before uint64) places {
-	s := x.shelves[string(q.Tenant)]
-	if s == nil {
-		return nil
+// table is the columns of the runs in a file.
+type table struct {
+	salt    blocks.Salt
+	numbers column // 8 bytes a run, ascending
+	ended   column // 8 bytes a run
+	offsets column // 4 bytes a run: where its record lies; in the open file, only of runs that are written
+	states  column // 1 byte a run
+	jobs    column // 4 bytes a run: its job in names
+	names   []job
+	hidden  []byte // a bit for each purged run, maybe shorter; it is replaced, and never changed
+}
+
+func (t *table) runs() int                  { return t.numbers.len() }
+func (t *table) state(place int) jobs.State { return jobs.State(t.states.at(place)) }
+func (t *table) endedAt(place int) int64    { return int64(t.ended.at(place)) }
+func (t *table) isHidden(place int) bool    { return isSet(t.hidden, place) }
+
+// from is the place of the first run with a number of at least this.
+func (t *table) from(number uint64) int {
+	return sort.Search(t.runs(), func(i int) bool { return t.numbers.at(i) >= number })
+}
+
+// count counts the runs of each job at some places.
+func (t *table) count(counted func(place int) bool) map[job]count {
+	counts := make([]count, len(t.names))
+	for place := range t.runs() {
+		if counted(place) {
+			counts[t.jobs.at(place)].add(t.state(place), 1)
+		}
 	}
-	best := s.all
-	consider := func(l *places) {
-		if l == nil {
-			best = nil
-		} else if len(*l) < len(best) {
-			best = *l
+	return named(t.names, counts)
+}
+
+// named is counts by the names of their jobs, without those of no run.
+func named(names []job, counts []count) map[job]count {
+	by := map[job]count{}
+	for i, c := range counts {
+		if c != (count{}) {
+			by[names[i]] = c
+		}
+	}
+	return by
+}
+
+func isSet(bits []byte, place int) bool {
+	return place/8 < len(bits) && bits[place/8]&(1<<(place%8)) != 0
+}
+
+// or adds bits of a shorter list, or one as long.
+func or(bits, more []byte) []byte {
+	for i, b := range more {
+		bits[i] |= b
+	}
+	return bits
+}
+
+func countSet(b []byte) (n int) {
+	for _, b := range b {
+		n += bits.OnesCount8(b)
+	}
+	return n
+}
+
+// found is a run by its number and its place in the file, or itself if it is not there yet.
+type found struct {
+	number uint64
+	offset int64
+	row    *kernel.Run
+}
+
+// at is the runs at some places. buffer has those that are not in the file yet.
+func (t *table) at(places []int, buffer []pending) []found {
+	batch, written := make([]found, len(places)), t.offsets.len()
+	for i, place := range places {
+		batch[i].number = t.numbers.at(place)
+		if place >= written {
+			batch[i].row = buffer[place-written].row
+		} else {
+			batch[i].offset = int64(t.offsets.at(place))
+		}
+	}
+	return batch
+}
+
+// reading is the index of a segment, for one reader.
+type reading struct {
+	table
+	entries column // 8 bytes each, ascending: a hash, and the place of a run that has it
+	failed  error
+}
+
+// list is the entries with a hash: from one, up to but without another one.
+func (v *reading) list(kind byte, tenant, name string) (from, to int) {
+	h := uint64(v.salt.Hash(kind, tenant, name))
+	from = sort.Search(v.entries.len(), func(i int) bool { return v.entries.at(i)>>32 >= h })
+	return from, from + sort.Search(v.entries.len()-from, func(i int) bool { return v.entries.at(from+i)>>32 > h })
+}
+
+func (v *reading) place(entry int) int { return int(uint32(v.entries.at(entry))) }
+
+// newest is the last runs that a query may select, before the one with a number (0 = all), the last first: those of
+// the shortest list that has all of them.
+func (v *reading) newest(q *metastore.RunQuery, before uint64, most int) (places []int) {
+	tenant := string(q.Tenant)
+	from, to := v.list(byTenant, tenant, "")
+	consider := func(kind byte, name string) {
+		if f, t := v.list(kind, tenant, name); t-f < to-from {
+			from, to = f, t
 		}
 	}
 	if q.Job != "" {
-		if of := s.jobs[string(q.Job)]; of != nil {
-			consider(&of.places)
-		} else {
-			consider(nil)
-		}
+		consider(byJob, string(q.Job))
 	}
 	if q.Worker != "" {
-		consider(s.workers[q.Worker])
+		consider(byWorker, q.Worker)
 	}
 	if !q.Parent.IsZero() {
-		consider(s.parents[q.Parent])
+		consider(byParent, string(q.Parent[:]))
 	}
 	if q.State != kernel.New && q.State != jobs.Succeeded {
-		consider(&s.states[q.State&15])
+		consider(byState, string([]byte{byte(q.State)}))
 	}
 	if before > 0 {
-		best = best[:sort.Search(len(best), func(i int) bool { return x.numbers[best[i]] >= before })]
+		end := v.from(before)
+		to = from + sort.Search(to-from, func(i int) bool { return v.place(from+i) >= end })
 	}
-	return best
+	for to--; to >= from && len(places) < most; to-- {
+		if place := v.place(to); !v.isHidden(place) {
+			places = append(places, place)
+		}
+	}
+	return places
 }
 
-func keyOf(number uint64) []byte { return binary.BigEndian.AppendUint64(nil, number) }
+// withID is the runs that may have an ID, the last first: their labels are compared.
+func (v *reading) withID(tenant jobs.Tenant, id jobs.ID) (places []int) {
+	from, to := v.list(byID, string(tenant), string(id[:]))
+	for to--; to >= from; to-- {
+		if place := v.place(to); !v.isHidden(place) {
+			places = append(places, place)
+		}
+	}
+	return places
+}
+
+// The kinds of hashes.
+const (
+	byID     = 'i'
+	byTenant = 't'
+	byJob    = 'j'
+	byWorker = 'w'
+	byParent = 'p'
+	byState  = 's' // of all but Succeeded, which nearly all are in
+)

@@ -2,19 +2,17 @@ package archive
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/blocks"
 )
 
 // How much one read may cost.
@@ -24,79 +22,51 @@ const (
 	stretch  = 256
 )
 
-// found is a run by its number in the file, or itself if it is not there yet.
-type found struct {
-	number uint64
-	row    *kernel.Run
-}
-
-// at is the run at a place. mu must be held.
-func (a *Archive) at(place uint32) found {
-	f := found{number: a.index.number(place)}
-	if i := int(place) - int(a.flushed); i >= 0 && i < len(a.buffer) {
-		f.row = a.buffer[i].row
-	}
-	return f
-}
-
 // Get is one run, or nil.
-func (a *Archive) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
-	if err := a.ready(ctx); err != nil {
+func (a *Archive) Get(_ context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	if err := a.failure(); err != nil {
 		return nil, err
 	}
 	a.files.RLock()
 	defer a.files.RUnlock()
-	run, err := a.getOpen(tenant, id)
+	a.mu.RLock()
+	batch := a.index.at(a.index.withID(tenant, id), a.buffer)
+	a.mu.RUnlock()
+	run, err := among(a.open, batch, tenant, id)
 	if run != nil || err != nil {
 		return run, err
 	}
 	for _, s := range slices.Backward(a.sealed) {
-		if run, err := s.get(tenant, id); run != nil || err != nil {
+		v := s.view()
+		batch := v.at(v.withID(tenant, id), nil)
+		if err := s.done(v); err != nil {
+			return nil, err
+		}
+		if run, err := among(s.file, batch, tenant, id); run != nil || err != nil {
 			return run, err
 		}
 	}
 	return nil, nil
 }
 
-// getOpen is one run of the open file or the buffer, or nil.
-func (a *Archive) getOpen(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
-	a.mu.RLock()
-	place, known := a.index.ids[a.index.hash([]byte(tenant), id)]
-	var f found
-	if known {
-		f = a.at(place)
-	}
-	a.mu.RUnlock()
-	if f.number == 0 {
-		return nil, nil
-	}
-	run := f.row
-	if run == nil {
-		err := a.view(func(runs *bbolt.Bucket) (err error) {
-			if record := runs.Get(keyOf(f.number)); record != nil {
+// among is the first of some runs that has an ID, or nil.
+func among(file *os.File, batch []found, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	for _, f := range batch {
+		run := f.row
+		if run == nil {
+			record, _, err := blocks.ReadRecord(file, f.offset, f.number, nil)
+			if err == nil {
 				run, err = decode(f.number, record)
 			}
-			return err
-		})
-		if err != nil {
-			return nil, err
+			if err != nil {
+				return nil, fmt.Errorf("read archive: %w", damagedRun(file.Name(), f.number, err))
+			}
+		}
+		if run.ID == id && run.Tenant == tenant {
+			return run, nil
 		}
 	}
-	if run == nil || run.ID != id || run.Tenant != tenant {
-		return nil, nil
-	}
-	return run, nil
-}
-
-// view reads the file.
-func (a *Archive) view(fn func(runs *bbolt.Bucket) error) error {
-	err := disk.Guard(a.path, func() error {
-		return a.db.View(func(tx *bbolt.Tx) error { return fn(tx.Bucket(bucketRuns)) })
-	})
-	if err != nil {
-		return fmt.Errorf("read archive %s: %w", a.path, err)
-	}
-	return nil
+	return nil, nil
 }
 
 // List answers a query, last ended first.
@@ -109,7 +79,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (metastore.Pag
 			return w.page, kernel.Invalid("cursor %.60q is not from this list: use the cursor of the previous page", q.Cursor)
 		}
 	}
-	if err := a.ready(ctx); err != nil {
+	if err := a.failure(); err != nil {
 		return w.page, err
 	}
 	for {
@@ -121,7 +91,7 @@ func (a *Archive) List(ctx context.Context, q metastore.RunQuery) (metastore.Pag
 			return w.page, err
 		}
 		if w.looked >= mostRows || time.Now().After(w.deadline) {
-			w.page.Next = strconv.FormatUint(w.last, 36)
+			w.page.Next = strconv.FormatUint(before, 36)
 			if len(w.page.Runs) < w.size {
 				w.page.Searched = w.ended
 			}
@@ -135,47 +105,29 @@ func (a *Archive) step(w *walk, before *uint64) (over bool, err error) {
 	a.files.RLock()
 	defer a.files.RUnlock()
 	a.mu.RLock()
-	left := a.index.find(w.query, *before)
-	batch := make([]found, 0, min(stretch, len(left)))
-	for len(left) > 0 && len(batch) < stretch {
-		if f := a.at(left[len(left)-1]); f.number > 0 {
-			batch = append(batch, f)
-		}
-		left = left[:len(left)-1]
-	}
+	x := *a.index // to read it while runs are added
 	a.mu.RUnlock()
-	if len(batch) > 0 {
-		*before = batch[len(batch)-1].number
-		err := a.view(func(runs *bbolt.Bucket) (err error) {
-			over, err = w.look(batch, runs)
-			return err
-		})
-		return over, err
-	}
-	for _, s := range slices.Backward(a.sealed) {
-		if *before != 0 && s.first >= *before {
+	places := x.newest(w.query, *before, stretch)
+	a.mu.RLock()
+	batch := a.index.at(places, a.buffer)
+	a.mu.RUnlock()
+	file := a.open
+	for i := len(a.sealed) - 1; i >= 0 && len(batch) == 0; i-- {
+		s := a.sealed[i]
+		if *before != 0 && s.after >= *before {
 			continue
 		}
-		err := s.view(func(runs *bbolt.Bucket, f *finder) (err error) {
-			left := f.find(w.query, *before)
-			for len(left) > 0 && len(batch) < stretch {
-				n := left.len() - 1
-				if place := left.at(n); !s.isHidden(place) {
-					batch = append(batch, found{number: f.number(place)})
-				}
-				left = left.up(n)
-			}
-			over, err = w.look(batch, runs)
-			return err
-		})
-		if err != nil || len(batch) > 0 {
-			if len(batch) > 0 {
-				*before = batch[len(batch)-1].number
-			}
-			return over, err
+		v := s.view()
+		batch, file = v.at(v.newest(w.query, *before, stretch), nil), s.file
+		if err := s.done(v); err != nil {
+			return false, err
 		}
 	}
-	return true, nil
+	if len(batch) == 0 {
+		return true, nil
+	}
+	*before = batch[len(batch)-1].number
+	return w.look(batch, file)
 }
 
 // walk searches the runs of a query.
@@ -188,21 +140,23 @@ type walk struct {
 	looked int
 	last   uint64 // the last run of the page, or the last one read while the page is not full
 	ended  time.Time
+	room   []byte
+	label  kernel.Run
 }
 
 // look reads some runs of a file and reports whether the page is complete.
-func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
+func (w *walk) look(batch []found, file *os.File) (over bool, err error) {
 	for _, f := range batch {
 		sketch, record := f.row, []byte(nil)
 		if sketch == nil {
-			if record = runs.Get(keyOf(f.number)); record == nil {
-				continue
+			sketch = &w.label
+			record, w.room, err = blocks.ReadRecord(file, f.offset, f.number, w.room)
+			if err == nil {
+				_, err = readLabel(f.number, record, sketch)
 			}
-			l, _, err := readLabel(f.number, record)
 			if err != nil {
-				return false, err
+				return false, fmt.Errorf("read archive: %w", damagedRun(file.Name(), f.number, err))
 			}
-			sketch = l.sketch()
 		}
 		w.looked++
 		if sketch.Tenant != w.query.Tenant { // found by a hash
@@ -214,7 +168,7 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 		full := len(w.page.Runs) == w.size
 		row, err := w.match(sketch, f.number, record)
 		if err != nil {
-			return false, err
+			return false, fmt.Errorf("read archive: %w", damagedRun(file.Name(), f.number, err))
 		}
 		if row != nil {
 			if full {
@@ -230,12 +184,12 @@ func (w *walk) look(batch []found, runs *bbolt.Bucket) (over bool, err error) {
 	return false, nil
 }
 
-// match is the run if the query selects it, or nil. The label answers all filters but cause, code and app, for
-// which the row of a run that passes the others is decoded.
+// match is the run if the query selects it, or nil. The label answers all filters but cause, code, app and
+// arguments, for which the row of a run that passes the others is decoded.
 func (w *walk) match(sketch *kernel.Run, number uint64, record []byte) (*kernel.Run, error) {
 	q := *w.query
 	if record != nil {
-		q.Cause, q.Code, q.App = "", "", ""
+		q.Cause, q.Code, q.App, q.Args = "", "", "", nil
 	}
 	if !q.Matches(sketch) {
 		return nil, nil
@@ -250,23 +204,13 @@ func (w *walk) match(sketch *kernel.Run, number uint64, record []byte) (*kernel.
 	return row, nil
 }
 
-// CopyFile writes the archive, as far as it is in its files, to others: a backup.
-func (a *Archive) CopyFile(path string) error {
+// CopyFiles writes the archive, as far as it is in its files, to another folder.
+func (a *Archive) CopyFiles(dir string) error {
 	a.filing.Lock()
 	defer a.filing.Unlock()
-	err := a.db.View(func(tx *bbolt.Tx) error { return tx.CopyFile(path, 0o600) })
-	if err == nil && len(a.sealed) > 0 {
-		err = os.MkdirAll(folderOf(path), 0o700)
-	}
-	for _, s := range a.sealed {
-		if err == nil {
-			err = s.db.View(func(tx *bbolt.Tx) error {
-				return tx.CopyFile(filepath.Join(folderOf(path), filepath.Base(s.path)), 0o600)
-			})
-		}
-	}
+	err := errors.Join(a.mark(), os.CopyFS(dir, os.DirFS(a.dir)))
 	if err != nil {
-		return fmt.Errorf("copy archive %s: %w", a.path, err)
+		return fmt.Errorf("copy archive %s: %w", a.dir, err)
 	}
 	return nil
 }

@@ -1,21 +1,19 @@
 package archive
 
 import (
+	"cmp"
 	"context"
-	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
-// Purging a run sets a bit: one small transaction for each file of a pass, however many runs those are. Disk space is
-// freed when all or most of a file is purged.
+// Purging a run sets a bit: one small write for each file of a pass, however many runs those are. Disk space is freed
+// when all or most of a file is purged.
 
 var _ metastore.Retainer = (*Archive)(nil)
 
@@ -57,9 +55,8 @@ func (p *pass) takes(e *excess, state jobs.State, old, young bool) bool {
 // Retain purges. Each node does so by itself: archives of nodes differ only by runs that one has purged and another
 // not yet.
 func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (metastore.Retained, error) {
-	if err := a.ready(ctx); err != nil {
-		return metastore.Retained{}, err
-	}
+	a.purging.Lock()
+	defer a.purging.Unlock()
 	// A log that is replayed after a crash brings back runs that were not on disk.
 	if err := a.Sync(); err != nil {
 		return metastore.Retained{}, err
@@ -67,7 +64,7 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (metastore.
 	p := &pass{Retention: &r, of: map[job]*excess{}}
 	err := a.retain(ctx, p)
 	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("purge runs of archive %s: %w", a.path, err)
+		err = fmt.Errorf("purge runs of archive %s: %w", a.dir, err)
 	}
 	_, bytes := a.Size()
 	return metastore.Retained{Dropped: p.dropped, Bytes: bytes}, err
@@ -77,17 +74,12 @@ func (a *Archive) retain(ctx context.Context, p *pass) error {
 	if err := a.judge(p); err != nil {
 		return err
 	}
-	// Files may be sealed meanwhile, but only Retain deletes any.
-	for i := 0; ; i++ {
-		gone, over, err := a.hideIn(p, i)
-		if err != nil || ctx.Err() != nil {
-			return cmpErr(err, ctx)
-		}
-		if over {
-			break
-		}
-		if gone {
-			i--
+	a.files.RLock()
+	sealed := slices.Clone(a.sealed)
+	a.files.RUnlock()
+	for _, s := range sealed {
+		if err := cmp.Or(a.hideIn(p, s), ctx.Err()); err != nil {
+			return err
 		}
 	}
 	if err := a.hideOpen(p); err != nil {
@@ -96,6 +88,7 @@ func (a *Archive) retain(ctx context.Context, p *pass) error {
 	if err := a.bound(p); err != nil {
 		return err
 	}
+	var errs []error // a damaged segment holds up no other
 	for range mostTidied {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -103,27 +96,31 @@ func (a *Archive) retain(ctx context.Context, p *pass) error {
 		a.filing.Lock()
 		did, err := a.tidy()
 		a.filing.Unlock()
-		if err != nil || !did {
-			return err
+		errs = append(errs, err)
+		if !did {
+			break
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // mostTidied is how many files a pass rewrites at most: the next continues.
 const mostTidied = 4
 
-func cmpErr(err error, ctx context.Context) error {
-	if err != nil {
-		return err
-	}
-	return ctx.Err()
-}
-
 // judge finds out what is to be purged of each job.
 func (a *Archive) judge(p *pass) error {
 	counts := map[job]count{}
 	a.filing.Lock()
+	if a.counts == nil {
+		a.counts = map[job]*count{}
+		for _, s := range a.sealed {
+			if err := a.countIn(s, 1); err != nil {
+				a.counts = nil
+				a.filing.Unlock()
+				return err
+			}
+		}
+	}
 	for name, c := range a.counts {
 		if *c == (count{}) {
 			delete(a.counts, name)
@@ -132,13 +129,9 @@ func (a *Archive) judge(p *pass) error {
 		counts[name] = *c
 	}
 	a.mu.RLock()
-	for tenant, s := range a.index.shelves {
-		for key, of := range s.jobs {
-			name := job{jobs.Tenant(tenant), jobs.Key(key)}
-			c := counts[name]
-			c.succeeded, c.others = c.succeeded+of.succeeded, c.others+of.others
-			counts[name] = c
-		}
+	for name, n := range named(a.index.names, a.index.counts) {
+		c := counts[name]
+		counts[name] = count{c.succeeded + n.succeeded, c.others + n.others}
 	}
 	a.mu.RUnlock()
 	a.filing.Unlock()
@@ -166,154 +159,83 @@ func (a *Archive) judge(p *pass) error {
 	return nil
 }
 
-// hideIn purges runs of a sealed file. over means that there is no such file.
-func (a *Archive) hideIn(p *pass, i int) (gone, over bool, err error) {
+// choose is the runs of a file to be purged: their bits, and how many they are of each job.
+func (p *pass) choose(t *table) (bits []byte, by map[job]count) {
+	written := t.offsets.len() // a later run would be purged before it is in the file
+	bits = make([]byte, (written+7)/8)
+	counts, of := make([]count, len(t.names)), make([]*excess, len(t.names))
+	for i, name := range t.names {
+		of[i] = p.of[name]
+	}
+	for place := range written {
+		i := t.jobs.at(place)
+		e := of[i]
+		if e == nil || t.isHidden(place) {
+			continue
+		}
+		ended := t.endedAt(place)
+		if ended >= p.newest && p.over == 0 {
+			break // and so did those after it
+		}
+		if state := t.state(place); p.takes(e, state, ended < e.since, ended >= e.young) {
+			bits[place/8] |= 1 << (place % 8)
+			counts[i].add(state, 1)
+		}
+	}
+	return bits, named(t.names, counts)
+}
+
+// hideIn purges runs of a segment.
+func (a *Archive) hideIn(p *pass, s *segment) error {
 	a.filing.Lock()
 	defer a.filing.Unlock()
-	if i >= len(a.sealed) {
-		return false, true, nil
-	}
-	s := a.sealed[i]
 	if p.over == 0 && s.begins >= p.newest {
-		return false, false, nil
+		return nil
 	}
-	bits, hid := slices.Clone(s.hidden), 0
-	var forgotten []func()
-	err = s.view(func(runs *bbolt.Bucket, f *finder) error {
-		bounds := map[int64]int{} // up to which place runs have ended before a time
-		bound := func(since int64) (int, error) {
-			if n, ok := bounds[since]; ok {
-				return n, nil
-			}
-			lo, hi := 0, f.runs()
-			for lo < hi {
-				mid := (lo + hi) / 2
-				at := mid // or the next undamaged one
-				for ; at < hi; at++ {
-					number := f.number(uint32(at))
-					if l, _, err := readLabel(number, runs.Get(keyOf(number))); err == nil {
-						if l.ended < since {
-							lo = at + 1
-						}
-						break
-					}
-				}
-				if lo <= mid {
-					hi = mid
-				}
-			}
-			bounds[since] = lo
-			return lo, nil
-		}
-		var failed error
-		err := f.each(func(g *group) {
-			e := p.of[job{jobs.Tenant(g.tenant), jobs.Key(g.key)}]
-			if e == nil || failed != nil || !e.over() && s.begins >= e.since {
-				return
-			}
-			old, young := 0, f.runs()
-			if s.begins < e.since {
-				old, failed = bound(e.since)
-			}
-			if e.over() && e.young < math.MaxInt64 && failed == nil {
-				young, failed = bound(e.young)
-			}
-			c := a.counts[job{jobs.Tenant(g.tenant), jobs.Key(g.key)}]
-			for j := range g.len() {
-				place := g.at(j)
-				state := jobs.State(f.states[place])
-				if !s.isHidden(place) && p.takes(e, state, int(place) < old, int(place) >= young) {
-					bits[place/8] |= 1 << (place % 8)
-					hid++
-					forgotten = append(forgotten, func() { c.add(state, -1) })
-				}
-			}
-		})
-		if err != nil {
+	var bits []byte
+	var by map[job]count
+	if err := s.index(func(t *table) { bits, by = p.choose(t) }); err != nil || len(by) == 0 {
+		return err
+	}
+	hid := countSet(bits)
+	bits = or(bits, s.hidden)
+	if s.live > hid {
+		if err := writeGone(s.path, s.salt, bits); err != nil {
 			return err
 		}
-		return failed
-	})
-	if err != nil || hid == 0 {
-		return false, false, err
 	}
-	if s.live > hid {
-		err = disk.Guard(s.path, func() error {
-			return s.db.Update(func(tx *bbolt.Tx) error { return tx.Bucket(bucketFind).Put(keyHidden, summed(bits)) })
-		})
-		if err != nil {
-			return false, false, err
-		}
-	}
-	for _, count := range forgotten {
-		count()
+	for name, n := range by {
+		a.counts[name].take(n)
 	}
 	a.files.Lock()
 	defer a.files.Unlock()
 	s.hidden, s.live = bits, s.live-hid
 	if s.live > 0 {
-		return false, false, nil
+		return nil
 	}
+	i := slices.Index(a.sealed, s)
 	a.sealed = slices.Delete(a.sealed, i, i+1)
-	return true, false, s.remove()
+	return s.remove()
 }
 
-// hideOpen purges runs of the open file, and of the buffer.
+// hideOpen purges runs of the open file.
 func (a *Archive) hideOpen(p *pass) error {
 	a.filing.Lock()
 	defer a.filing.Unlock()
-	type chosen struct {
-		of    *ofJob
-		place uint32
-	}
-	var all []chosen
-	var list []byte
 	a.mu.RLock()
-	x := a.index
-	for tenant, s := range x.shelves {
-		for key, of := range s.jobs {
-			e := p.of[job{jobs.Tenant(tenant), jobs.Key(key)}]
-			if e == nil || of.succeeded+of.others == 0 {
-				continue
-			}
-			for _, place := range of.places {
-				if x.ended[place] >= e.since && (!e.over() || x.ended[place] >= e.young) {
-					break // and so are those after it
-				}
-				if x.states[place]&hidden == 0 && p.takes(e, jobs.State(x.states[place]), x.ended[place] < e.since, x.ended[place] >= e.young) {
-					all = append(all, chosen{of, place})
-					list = binary.BigEndian.AppendUint64(list, x.numbers[place])
-				}
-			}
-		}
-	}
+	t := a.index.table
 	a.mu.RUnlock()
-	if len(all) == 0 {
+	bits, by := p.choose(&t)
+	if len(by) == 0 {
 		return nil
 	}
-	err := disk.Guard(a.path, func() error {
-		return a.db.Update(func(tx *bbolt.Tx) error {
-			b, err := tx.CreateBucketIfNotExists(bucketHidden)
-			if err != nil {
-				return err
-			}
-			n, err := b.NextSequence()
-			if err != nil {
-				return err
-			}
-			return b.Put(keyOf(n), summed(list))
-		})
-	})
-	if err != nil {
+	bits = or(bits, t.hidden)
+	if err := writeGone(a.openPath(), t.salt, bits); err != nil {
 		return err
 	}
-	for part := range slices.Chunk(all, 500) { // commits may run in between
-		a.mu.Lock()
-		for _, c := range part {
-			x.hide(c.of, c.place)
-		}
-		a.mu.Unlock()
-	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.index.hide(bits, by)
 	return nil
 }
 
@@ -340,23 +262,13 @@ func (a *Archive) bound(p *pass) error {
 			return nil
 		}
 		s := a.sealed[0]
-		err := s.view(func(_ *bbolt.Bucket, f *finder) error {
-			return f.each(func(g *group) {
-				c := a.counts[job{jobs.Tenant(g.tenant), jobs.Key(g.key)}]
-				for i := range g.len() {
-					if place := g.at(i); !s.isHidden(place) {
-						c.add(jobs.State(f.states[place]), -1)
-					}
-				}
-			})
-		})
-		if err != nil {
+		if err := a.countIn(s, -1); err != nil {
 			return err
 		}
 		p.dropped += s.live
 		a.files.Lock()
 		a.sealed = slices.Delete(a.sealed, 0, 1)
-		err = s.remove()
+		err := s.remove()
 		a.files.Unlock()
 		if err != nil {
 			return err

@@ -13,13 +13,14 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/blocks"
 )
 
 // BenchmarkRetain measures a million runs, on disk and in memory, how long it takes to purge nearly all of them, and
 // the effect on concurrent appends.
 func BenchmarkRetain(b *testing.B) {
 	for range b.N {
-		path := filepath.Join(b.TempDir(), "archive.db")
+		path := filepath.Join(b.TempDir(), "archive")
 		rng := rand.New(rand.NewPCG(1, 9))
 		before := heap()
 		a := open(b, path, Config{})
@@ -89,10 +90,10 @@ func BenchmarkIndex(b *testing.B) {
 		const runs = 200_000
 		rng := rand.New(rand.NewPCG(1, 9))
 		before := heap()
-		x := newIndex()
+		x := newBuilding(blocks.Salt{})
 		for i := range runs {
-			l := labelOf(run(i, rng))
-			x.add(uint64(i+1), &l)
+			x.add(uint64(i+1), run(i, rng))
+			x.wrote(int64(i))
 		}
 		b.ReportMetric(float64(heap()-before)/runs, "heap-B/run")
 		runtime.KeepAlive(x)

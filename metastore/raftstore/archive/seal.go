@@ -4,49 +4,41 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"go.etcd.io/bbolt"
-
-	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/blocks"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
 // A file gets its name when it is whole and on disk, and only then its sources are deleted. So a crash in between
-// leaves some runs twice, and the ranges of numbers show which files are superfluous.
+// leaves some runs twice, and the ranges of numbers show which segments are superfluous.
 
-// openSealed opens the sealed files, and removes what a crash has left.
-func (a *Archive) openSealed() error {
-	folder := folderOf(a.path)
-	entries, err := os.ReadDir(folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// openSegments opens the segments, and removes what a crash has left.
+func (a *Archive) openSegments() error {
+	entries, err := os.ReadDir(a.dir)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries { // in the order of their names, which is that of their first numbers
-		path := filepath.Join(folder, e.Name())
-		if e.Name() == unfinished {
-			if err := os.Remove(path); err != nil {
-				return err
-			}
-		}
-		if !strings.HasSuffix(path, sealedSuffix) {
+	for _, e := range entries { // in the order of their names, which is that of their numbers
+		path := filepath.Join(a.dir, e.Name())
+		if !strings.HasSuffix(path, segmentSuffix) {
 			continue
 		}
-		s, err := openSealed(path)
+		s, err := openSegment(path)
 		if err != nil {
 			return err
 		}
-		if n := len(a.sealed); n > 0 && s.first <= a.sealed[n-1].last {
-			if before := a.sealed[n-1]; s.last > before.last { // a merged file moves as a whole
-				err := &disk.Damaged{Path: path, What: fmt.Sprintf("it begins with run %d, but %s goes up to %d", s.first, before.path, before.last)}
-				return errors.Join(err, s.db.Close())
+		if n := len(a.sealed); n > 0 && s.after < a.sealed[n-1].last {
+			before := a.sealed[n-1]
+			if err = before.verify(); s.last > before.last { // a merged segment moves as a whole
+				err = s.is(fmt.Sprintf("it begins after run %d, but %s goes up to %d", s.after, before.path, before.last))
+			}
+			if err != nil {
+				return errors.Join(err, s.file.Close())
 			}
 			if err := s.remove(); err != nil { // it went into that one
 				return err
@@ -54,78 +46,45 @@ func (a *Archive) openSealed() error {
 			continue
 		}
 		a.sealed = append(a.sealed, s)
-		a.last = max(a.last, s.last)
-	}
-	if n := len(a.sealed); n > 0 {
-		return a.clearOpen(a.sealed[n-1].last)
 	}
 	return nil
 }
 
-func (s *sealed) remove() error { return errors.Join(s.db.Close(), os.Remove(s.path)) }
-
-// clearOpen empties the open file, if its runs have gone to a sealed one, which goes up to last.
-func (a *Archive) clearOpen(last uint64) error {
-	return disk.Guard(a.path, func() error {
-		return a.db.Update(func(tx *bbolt.Tx) error {
-			c := tx.Bucket(bucketRuns).Cursor()
-			key, _ := c.First()
-			if key == nil || binary.BigEndian.Uint64(key) > last {
-				return nil
-			}
-			if newest, _ := c.Last(); binary.BigEndian.Uint64(newest) > last { // written after it could not be emptied
-				gone := 0
-				for key, _ := c.First(); key != nil && binary.BigEndian.Uint64(key) <= last; key, _ = c.First() {
-					if err := c.Delete(); err != nil {
-						return err
-					}
-					gone++
-				}
-				return a.count(tx, -gone, last)
-			}
-			t, err := a.readTally(tx)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(tx.DeleteBucket(bucketRuns), tally{last: max(t.last, last)}.put(tx)); err != nil {
-				return err
-			}
-			if tx.Bucket(bucketHidden) != nil {
-				if err := tx.DeleteBucket(bucketHidden); err != nil {
-					return err
-				}
-			}
-			_, err = tx.CreateBucket(bucketRuns)
-			return err
-		})
+// countIn adds a segment's runs to those of their jobs, or with -1 takes them away. filing must be held.
+func (a *Archive) countIn(s *segment, sign int) error {
+	var counts map[job]count
+	err := s.index(func(t *table) {
+		counts = t.count(func(place int) bool { return !t.isHidden(place) })
 	})
+	if err != nil {
+		return err
+	}
+	for name, n := range counts {
+		c := a.counts[name]
+		if c == nil {
+			c = new(count)
+			a.counts[name] = c
+		}
+		c.succeeded, c.others = c.succeeded+sign*n.succeeded, c.others+sign*n.others
+	}
+	return nil
 }
 
-// countIn adds a file's runs to those of their jobs. filing must be held, unless the archive is not in use yet.
-func (a *Archive) countIn(s *sealed) error {
-	return s.view(func(_ *bbolt.Bucket, f *finder) error {
-		return f.each(func(g *group) {
-			name := job{jobs.Tenant(g.tenant), jobs.Key(g.key)}
-			c := a.counts[name]
-			for i := range g.len() {
-				if place := g.at(i); !s.isHidden(place) {
-					if c == nil {
-						c = new(count)
-						a.counts[name] = c
-					}
-					c.add(jobs.State(f.states[place]), 1)
-				}
-			}
-		})
-	})
+// endSegment appends the index of a segment, the runs of which are in the blocks before.
+func endSegment(w *blocks.Writer, x *building, after, last uint64) {
+	at, n := w.Begin(blocks.Index), x.offsets.len()
+	w.B = x.encode(w.B, after, n)
+	w.Head.Count = uint32(n)
+	w.End(last)
+	w.B = append(binary.BigEndian.AppendUint64(w.B, uint64(at)), blocks.Title...)
 }
 
-// seal moves the open file's runs to a file of its own. filing must be held. If that fails nothing more may be
-// written: the ranges of numbers would no longer show which file has a run.
+// seal makes a segment of the open file and begins another one. filing must be held. If that fails nothing more may be
+// written.
 func (a *Archive) seal() error {
 	err := a.sealOpen()
 	if err != nil {
-		err = fmt.Errorf("seal archive %s: %w", a.path, err)
+		err = fmt.Errorf("seal archive %s: %w", a.dir, err)
 		a.fail(err)
 	}
 	return err
@@ -133,67 +92,58 @@ func (a *Archive) seal() error {
 
 func (a *Archive) sealOpen() error {
 	a.mu.RLock()
-	states := slices.Clone(a.index.states[:a.flushed])
+	x := *a.index
 	a.mu.RUnlock()
-	w, err := newWriter(folderOf(a.path), a.cfg.sealedPage())
-	if err != nil {
-		return err
-	}
-	var first, last uint64
-	err = a.view(func(runs *bbolt.Bucket) error {
-		place := 0
-		return runs.ForEach(func(key, record []byte) error {
-			last = binary.BigEndian.Uint64(key)
-			if first == 0 {
-				first = last
-			}
-			place++
-			if states[place-1]&hidden != 0 {
-				return nil
-			}
-			return w.add(last, record)
-		})
-	})
-	if err != nil {
-		w.giveUp()
-		return err
-	}
-	s, err := w.finish(first, last)
-	if err != nil {
-		return err
-	}
-	if s != nil {
-		if err := a.countIn(s); err != nil {
+	path := filepath.Join(a.dir, nameOf(a.after))
+	runs, purged := x.offsets.len(), countSet(x.hidden)
+	if purged < runs {
+		w := &blocks.Writer{At: a.length, Last: a.filed}
+		endSegment(w, &x, a.after, a.filed)
+		if _, err := a.open.WriteAt(w.B, a.length); err != nil {
 			return err
+		}
+		if err := a.open.Sync(); err != nil {
+			return err
+		}
+		if purged > 0 {
+			if err := writeGone(path, x.salt, x.hidden); err != nil {
+				return err
+			}
 		}
 	}
 	a.files.Lock()
 	defer a.files.Unlock()
-	if err := a.clearOpen(last); err != nil {
+	if err := a.open.Close(); err != nil {
 		return err
 	}
-	if s != nil {
-		a.sealed = append(a.sealed, s)
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	was := a.index
-	a.index = newIndex()
-	for i, p := range a.buffer {
-		l := labelOf(p.row)
-		a.index.add(p.number, &l)
-		if was.states[int(a.flushed)+i]&hidden != 0 {
-			a.index.hide(a.index.shelves[string(l.tenant)].jobs[string(l.key)], uint32(i))
+	if purged < runs {
+		if err := errors.Join(os.Rename(a.openPath(), path), syncDir(a.dir)); err != nil {
+			return err
+		}
+		if err := a.take(path); err != nil {
+			return err
 		}
 	}
-	a.flushed, a.bytes = 0, 0
-	return nil
+	return a.newOpen(a.filed)
 }
 
-// tidy rewrites files of which most is purged, and merges small neighbours. It changes at most one file and reports
+// take opens a new segment as the last of the archive's. filing and files must be held.
+func (a *Archive) take(path string) error {
+	s, err := openSegment(path)
+	if err != nil {
+		return err
+	}
+	a.sealed = append(a.sealed, s)
+	if a.counts == nil {
+		return nil
+	}
+	return a.countIn(s, 1)
+}
+
+// tidy rewrites segments of which most is purged, and merges small neighbours. It changes at most one and reports
 // whether it did. filing must be held.
 func (a *Archive) tidy() (did bool, err error) {
-	rest := func(s *sealed) int64 { return s.size * int64(s.live) / int64(s.runs) }
+	rest := func(s *segment) int64 { return s.size * int64(s.live) / int64(s.runs) }
 	for i, s := range a.sealed {
 		if s.damaged {
 			continue
@@ -209,44 +159,110 @@ func (a *Archive) tidy() (did bool, err error) {
 	return false, nil
 }
 
-// merge makes one file of those from i to end. filing must be held. A file in which it finds a damaged run stays as
+// merge makes one segment of those from i to end. filing must be held. One in which it finds a damaged run stays as
 // it is.
 func (a *Archive) merge(i, end int) error {
 	of := slices.Clone(a.sealed[i:end])
-	w, err := newWriter(folderOf(a.path), a.cfg.sealedPage())
+	w, err := newWriter(a.dir, of[0].after)
 	if err != nil {
 		return err
 	}
+	defer w.giveUp()
 	for _, s := range of {
-		err := s.each(0, func(number uint64, record []byte) (bool, error) { return true, w.add(number, record) })
+		err := s.records(0, func(number uint64, record []byte, err error) (bool, error) {
+			if err == nil {
+				err = w.add(number, record)
+			}
+			return true, err
+		})
 		if err != nil {
-			w.giveUp()
-			_, torn := errors.AsType[*disk.Damaged](err)
-			s.damaged = torn || errors.Is(err, errRecord)
-			return fmt.Errorf("merge file %s: %w", s.path, err)
+			_, s.damaged = errors.AsType[*disk.Damaged](err)
+			return fmt.Errorf("merge %s: %w", s.path, err)
 		}
 	}
-	made, err := w.finish(of[0].first, of[len(of)-1].last) // over the first of them
-	if err != nil {
-		if err = fmt.Errorf("merge files of archive %s: %w", a.path, err); w.named {
-			a.fail(err) // later purges in the first of them would go to a file without a name
-		}
-		return err
+	if err := w.finish(of[0].after, of[len(of)-1].last); err != nil {
+		return fmt.Errorf("merge segments of archive %s: %w", a.dir, err)
 	}
 	a.files.Lock()
 	defer a.files.Unlock()
-	put := []*sealed{}
-	if made != nil {
-		put = append(put, made)
+	// Over the first of them, whose name it takes. From there on its sources must not be used any more.
+	if err := a.replace(i, of, w.path); err != nil {
+		err = fmt.Errorf("merge segments of archive %s: %w", a.dir, err)
+		a.fail(err)
+		return err
 	}
-	a.sealed = slices.Replace(a.sealed, i, end, put...)
-	var errs []error
-	for j, s := range of {
-		if j == 0 && made != nil {
-			errs = append(errs, s.db.Close())
-			continue
+	return nil
+}
+
+func (a *Archive) replace(i int, of []*segment, by string) error {
+	if err := errors.Join(of[0].file.Close(), os.Rename(by, of[0].path), syncDir(a.dir)); err != nil {
+		return err
+	}
+	made, err := openSegment(of[0].path)
+	if err != nil {
+		return err
+	}
+	a.sealed = slices.Replace(a.sealed, i, i+len(of), made)
+	if err := os.Remove(goneOf(made.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	for _, s := range of[1:] {
+		if err := s.remove(); err != nil {
+			return err
 		}
-		errs = append(errs, s.remove())
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+// writer writes a segment beside its place.
+type writer struct {
+	path   string
+	file   *os.File
+	index  *building
+	blocks *blocks.Writer
+	room   kernel.Run
+}
+
+func newWriter(dir string, after uint64) (*writer, error) {
+	begin, s := blocks.NewFile(after)
+	path := filepath.Join(dir, unfinished)
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600)
+	return &writer{path: path, file: file, index: newBuilding(s), blocks: begin}, err
+}
+
+func (w *writer) add(number uint64, record []byte) error {
+	if _, err := readLabel(number, record, &w.room); err != nil {
+		return damagedRun(w.path, number, err)
+	}
+	w.index.add(number, &w.room)
+	w.index.wrote(w.blocks.Record(blocks.Runs, number, func(b []byte) []byte { return append(b, record...) }))
+	if len(w.blocks.B) < perWrite || w.blocks.Head.Kind != 0 {
+		return nil
+	}
+	return w.flush()
+}
+
+// flush writes the blocks, all of which have ended.
+func (w *writer) flush() error {
+	_, err := w.file.Write(w.blocks.B)
+	w.blocks.At += int64(len(w.blocks.B))
+	w.blocks.B = w.blocks.B[:0]
+	return err
+}
+
+// finish ends the segment. It is on disk then, and has no name yet.
+func (w *writer) finish(after, last uint64) error {
+	w.blocks.End(0)
+	endSegment(w.blocks, w.index, after, last)
+	err := errors.Join(w.flush(), w.file.Sync(), w.file.Close())
+	w.file = nil
+	return err
+}
+
+// giveUp removes a segment that did not get its name.
+func (w *writer) giveUp() {
+	if w.file != nil {
+		_ = w.file.Close()
+		_ = os.Remove(w.path)
+	}
 }

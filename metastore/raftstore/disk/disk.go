@@ -7,7 +7,9 @@
 package disk
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"runtime/debug"
 )
 
@@ -31,4 +33,13 @@ func Guard(path string, fn func() error) (err error) {
 		}
 	}()
 	return fn()
+}
+
+// SyncFolder makes the names of the files in a folder survive a loss of power.
+func SyncFolder(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
 }
