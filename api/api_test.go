@@ -277,6 +277,14 @@ func TestStats(t *testing.T) {
 			t.Errorf("%s: %+v", path, s)
 		}
 	}
+	for path, want := range map[string]int64{"/stats": 3, "/stats?app=billing": 3, "/stats?app=none": 0, "/jobs/billing.charge/stats": 3, "/jobs/billing.close-day/stats": 0} {
+		s := read[api.Stats](t, d.send("GET", "/api/v1"+path, ""))
+		for i, period := range []string{"24h", "7d", "30d"} {
+			if p := s.Periods[i]; p.Period != period || p.Runs != want || p.States["Cancelled"] != want || p.Mean != 0 || p.Failed != 0 {
+				t.Errorf("%s: %+v", path, p)
+			}
+		}
+	}
 	for path, status := range map[string]int{"/stats?days=0": 422, "/stats?days=36": 422, "/jobs/absent/stats": 404} {
 		if p := d.send("GET", "/api/v1"+path, "").problem(t); p.Status != status {
 			t.Errorf("%s: %+v", path, p)

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -95,7 +98,7 @@ func TestRunsAreFiltered(t *testing.T) {
 	d.send("POST", many+"/"+first.ID+"/cancel", "")
 	again := read[api.Run](t, d.send("POST", many+"/"+first.ID+"/retry", ""))
 	code := d.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run()
-	d.apply(kernel.Claim{ID: code.ID, Worker: "w1", Attempt: 1})
+	d.apply(kernel.Start{ID: code.ID, Worker: "w1", Attempt: 1})
 	between := url.QueryEscape(first.Created.Add(-time.Second).Format(time.RFC3339Nano))
 	after := url.QueryEscape(code.Created.Add(time.Second).Format(time.RFC3339Nano))
 	for query, want := range map[string]string{
@@ -111,6 +114,65 @@ func TestRunsAreFiltered(t *testing.T) {
 		if got := strings.Join(ids, " "); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
 		}
+	}
+}
+
+// Runs are found by the arguments that their jobs declare as searchable, live and finished ones, on several pages; an
+// argument that no job declares is refused, as an empty list would be misread.
+func TestRunsAreFoundByArgument(t *testing.T) {
+	d := newFixture(t)
+	type charge struct {
+		Customer string `json:"customer" carillon:"search"`
+		Cents    int    `json:"cents"`
+	}
+	schema, err := argschema.Describe(reflect.TypeFor[charge]())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.apply(kernel.Register{App: "billing", Worker: "w", Start: true, Job: kernel.Declaration{Key: "billing.refund", Kind: kernel.Triggered, Schema: schema}})
+	d.send("POST", trigger, `{"args":{"customer":"c7"}}`) // of a job that does not declare it
+	ids := map[string][]string{}
+	for i := range 6 {
+		customer := []string{"c7", "c8"}[i%2]
+		run := d.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.refund", Args: []byte(`{"customer":"` + customer + `","cents":5}`)}).Run()
+		if i < 2 {
+			d.apply(kernel.Cancel{ID: run.ID})
+		}
+		ids[customer] = append(ids[customer], run.ID.String())
+	}
+	for query, want := range map[string][]string{
+		"arg=args.customer=c7": ids["c7"], "arg=customer%20=%20c8&job=billing.refund": ids["c8"], "arg=customer=c7&state=Cancelled": ids["c7"][:1],
+		"arg=customer=c7&limit=1": ids["c7"], "arg=customer=c7&arg=customer=c8": nil, "arg=customer=c": nil, "arg=customer=c7&match=billing.*": ids["c7"],
+	} {
+		var got []string
+		for next := "&"; next != ""; {
+			list := read[struct {
+				Items []api.Run
+				Next  string
+			}](t, d.send("GET", many+"?"+query+next, ""))
+			for _, run := range list.Items {
+				got = append(got, run.ID)
+			}
+			if next = ""; list.Next != "" {
+				next = "&cursor=" + list.Next
+			}
+		}
+		slices.Sort(got)
+		if want = slices.Sorted(slices.Values(want)); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+	}
+	page := read[struct{ Next string }](t, d.send("GET", many+"?arg=customer=c7&limit=1", ""))
+	if p := d.send("GET", many+"?arg=customer=c8&limit=1&cursor="+page.Next, "").problem(t); p.Code != "bad_cursor" {
+		t.Errorf("the cursor of another argument: %+v", p)
+	}
+	for query, says := range map[string]string{"arg=cents=5": "declares args.cents as searchable", "arg=customer=c7&job=billing.charge": "declares args.customer", "arg=customer": "want args.customer = c7"} {
+		if p := d.send("GET", many+"?"+query, "").problem(t); p.Status != 422 && p.Status != 400 || !strings.Contains(p.Detail, says) {
+			t.Errorf("%s: %+v", query, p)
+		}
+	}
+	if m := read[api.Many](t, d.send("POST", "/api/v1/bulk/runs/cancel", `{"filter":{"args":["customer=c8"]}}`)); m.Matched != 2 {
+		t.Errorf("cancelled by argument: %+v", m)
 	}
 }
 

@@ -36,6 +36,7 @@ type RunFilter struct {
 	Worker string     `json:"worker,omitempty" maxLength:"300"`
 	Origin string     `json:"origin,omitempty" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
 	Code   string     `json:"code,omitempty" maxLength:"64" doc:"Error code of the last attempt."`
+	Args   []string   `json:"args,omitempty" maxItems:"10" nullable:"false" doc:"Runs with these arguments, which their jobs declare as searchable." example:"[\"args.customer=c7\"]"`
 	From   *time.Time `json:"from,omitempty" doc:"Created at or after."`
 	To     *time.Time `json:"to,omitempty" doc:"Created before."`
 }
@@ -48,7 +49,7 @@ func (f *RunFilter) query() (q ops.RunFilter, err error) {
 			*to = kernel.Instant(*from)
 		}
 	}
-	if f.State != "" {
+	if q.Args, err = parseArgs(f.Args); err == nil && f.State != "" {
 		q.State, err = kernel.ParseState(string(f.State))
 	}
 	return q, err

@@ -407,39 +407,40 @@ type Progress struct {
 
 // Run is one run of a job. Lists leave out args, result and moves.
 type Run struct {
-	ID        string     `json:"id" format:"uuid"`
-	Job       jobs.Key   `json:"job"`
-	App       string     `json:"app,omitempty"`
-	Handler   jobs.Key   `json:"handler,omitempty" doc:"Key of the job whose code runs it; left out: its own."`
-	State     string     `json:"state"` // of stateNames
-	Cause     string     `json:"cause,omitempty" doc:"Why it is in this state."`
-	Origin    string     `json:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
-	Actor     string     `json:"actor,omitempty" doc:"Who requested it."`
-	Parent    string     `json:"parent,omitempty" format:"uuid"`
-	Unique    string     `json:"unique,omitempty"`
-	Priority  int        `json:"priority"`
-	Due       *time.Time `json:"due,omitempty"`
-	Created   *time.Time `json:"created,omitempty"`
-	Queued    *time.Time `json:"queued,omitempty"`
-	Started   *time.Time `json:"started,omitempty"`
-	Ended     *time.Time `json:"ended,omitempty"`
-	Deadline  *time.Time `json:"deadline,omitempty" doc:"When the current attempt times out."`
-	RetryAt   *time.Time `json:"retryAt,omitempty"`
-	Attempt   uint32     `json:"attempt" doc:"Attempts started so far."`
-	Retries   int        `json:"retries" doc:"Attempts allowed after the first."`
-	Worker    string     `json:"worker,omitempty"`
-	Waits     string     `json:"waits,omitempty" doc:"The full limit that it waits for."`
-	Opens     *time.Time `json:"opens,omitempty" doc:"When that rate limit lets the next run start."`
-	Lingering bool       `json:"lingering,omitempty" doc:"Finished, but its handler has not returned."`
-	Stuck     bool       `json:"stuck,omitempty" doc:"Its handler was asked to stop and has not returned."`
-	Progress  *Progress  `json:"progress,omitempty"`
-	Error     string     `json:"error,omitempty"`
-	Code      string     `json:"code,omitempty" doc:"Error code of jobs.Fail; or timeout, or panic."`
-	Duplicate bool       `json:"duplicate,omitempty" doc:"It existed before; a unique or idempotency key matched it."`
-	Args      *Object    `json:"args,omitempty"`
-	Result    Value      `json:"result,omitempty"`
-	Moves     []Move     `json:"moves,omitempty" doc:"Its history."`
-	Place     *Place     `json:"place,omitempty" doc:"Which worker it may go to; left out: any that has the job."`
+	ID          string     `json:"id" format:"uuid"`
+	Job         jobs.Key   `json:"job"`
+	App         string     `json:"app,omitempty"`
+	Handler     jobs.Key   `json:"handler,omitempty" doc:"Key of the job whose code runs it; left out: its own."`
+	State       string     `json:"state"` // of stateNames
+	Cause       string     `json:"cause,omitempty" doc:"Why it is in this state."`
+	Origin      string     `json:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
+	Actor       string     `json:"actor,omitempty" doc:"Who requested it."`
+	Parent      string     `json:"parent,omitempty" format:"uuid"`
+	Unique      string     `json:"unique,omitempty"`
+	Priority    int        `json:"priority"`
+	Due         *time.Time `json:"due,omitempty"`
+	Created     *time.Time `json:"created,omitempty"`
+	Queued      *time.Time `json:"queued,omitempty"`
+	Started     *time.Time `json:"started,omitempty"`
+	Ended       *time.Time `json:"ended,omitempty"`
+	Deadline    *time.Time `json:"deadline,omitempty" doc:"When the current attempt times out."`
+	RetryAt     *time.Time `json:"retryAt,omitempty"`
+	Attempt     uint32     `json:"attempt" doc:"Attempts started so far."`
+	Retries     int        `json:"retries" doc:"Attempts allowed after the first."`
+	Worker      string     `json:"worker,omitempty"`
+	Waits       string     `json:"waits,omitempty" doc:"The full limit that it waits for."`
+	Opens       *time.Time `json:"opens,omitempty" doc:"When that rate limit lets the next run start."`
+	Lingering   bool       `json:"lingering,omitempty" doc:"Finished, but its handler has not returned."`
+	Stuck       bool       `json:"stuck,omitempty" doc:"Its handler was asked to stop and has not returned."`
+	Unconfirmed bool       `json:"unconfirmed,omitempty" doc:"Processing: it was sent to the worker, which has not said yet that it began."`
+	Progress    *Progress  `json:"progress,omitempty"`
+	Error       string     `json:"error,omitempty"`
+	Code        string     `json:"code,omitempty" doc:"Error code of jobs.Fail; or timeout, or panic."`
+	Duplicate   bool       `json:"duplicate,omitempty" doc:"It existed before; a unique or idempotency key matched it."`
+	Args        *Object    `json:"args,omitempty"`
+	Result      Value      `json:"result,omitempty"`
+	Moves       []Move     `json:"moves,omitempty" doc:"Its history."`
+	Place       *Place     `json:"place,omitempty" doc:"Which worker it may go to; left out: any that has the job."`
 }
 
 // TransformSchema adds the states. The name is huma's.
@@ -485,7 +486,7 @@ func listed(run *kernel.Run, now ops.Attempt) Run {
 		Actor: run.Actor, Parent: run.Parent.String(), Unique: run.Unique, Priority: run.Priority,
 		Due: when(run.Due), Created: when(run.Created), Queued: when(run.Queued), Started: when(run.Started), Ended: when(run.Ended),
 		RetryAt: when(run.RetryAt), Attempt: run.Attempt, Retries: run.Terms.Retries, Worker: run.Worker, Waits: run.Waits,
-		Lingering: run.Lingering, Stuck: now.Stuck, Error: run.Problem(), Place: placeOf(run.Place),
+		Lingering: run.Lingering, Stuck: now.Stuck, Unconfirmed: now.Unconfirmed && run.State == jobs.Processing, Error: run.Problem(), Place: placeOf(run.Place),
 		Code: run.Code(), Opens: when(run.Opens),
 	}
 	if run.State == jobs.Processing {

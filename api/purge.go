@@ -16,7 +16,7 @@ import (
 type Kept struct {
 	Bytes     int64      `json:"bytes" doc:"Approximate size of finished runs, as of checkedAt."`
 	MaxBytes  int64      `json:"maxBytes" doc:"Size limit of finished runs: beyond it, the oldest are purged; 0 = no limit."`
-	CountsFor Duration   `json:"countsFor" doc:"How long hourly counts are kept."`
+	CountsFor Duration   `json:"countsFor" doc:"How long counts of days are kept."`
 	CheckedAt *time.Time `json:"checkedAt,omitempty" doc:"When retention was checked last."`
 	PurgedAt  *time.Time `json:"purgedAt,omitempty" doc:"When runs were purged last."`
 	Purged    int        `json:"purged" doc:"Runs purged then."`

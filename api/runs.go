@@ -116,6 +116,7 @@ type listInput struct {
 	App    string    `query:"app" maxLength:"200" doc:"Runs of this worker group."`
 	Tag    string    `query:"tag" maxLength:"200" doc:"Runs whose job has this tag now."`
 	Match  string    `query:"match" maxLength:"200" doc:"Runs whose job has a key that matches; * is any text." example:"billing.*"`
+	Arg    []string  `query:"arg,explode" maxItems:"10" nullable:"false" doc:"Runs with this argument, which their jobs declare as searchable; each further arg narrows the list." example:"[\"args.customer=c7\"]"`
 	From   time.Time `query:"from" doc:"Created at or after."`
 	To     time.Time `query:"to" doc:"Created before."`
 	Cursor string    `query:"cursor" maxLength:"1000" doc:"The value of next of the previous page."`
@@ -221,10 +222,24 @@ func (a *API) trigger(ctx context.Context, in *triggerInput) (*runAnswer, error)
 	return a.created(a.ops.Trigger(ctx, asker, request))
 }
 
+func parseArgs(texts []string) (args []metastore.Arg, err error) {
+	for _, text := range texts {
+		a, err := metastore.ParseArg(text)
+		if err != nil {
+			return nil, err
+		}
+		args = append(args, a)
+	}
+	return args, nil
+}
+
 func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList }, error) {
 	q := ops.RunFilter{Tag: in.Tag, RunQuery: metastore.RunQuery{Job: jobs.Key(in.Job), Worker: in.Worker, Origin: kernel.Origin(in.Origin), Code: in.Code,
 		App: in.App, Match: in.Match, From: kernel.Instant(in.From), To: kernel.Instant(in.To), Limit: in.Limit}}
 	var err error
+	if q.Args, err = parseArgs(in.Arg); err != nil {
+		return nil, err
+	}
 	if in.State != "" {
 		if q.State, err = kernel.ParseState(string(in.State)); err != nil {
 			return nil, err

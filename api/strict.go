@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -63,6 +64,9 @@ func strict(next http.Handler) http.Handler {
 	})
 }
 
+// lists are the query parameters that may be repeated.
+var lists = []string{"arg"}
+
 // checkQuery returns what is wrong with a query, or nil.
 func checkQuery(raw string) *Problem {
 	query, err := url.ParseQuery(raw)
@@ -70,7 +74,7 @@ func checkQuery(raw string) *Problem {
 		return problem(http.StatusBadRequest, codeMalformed, "the query is malformed: percent-encode special characters")
 	}
 	for name, values := range query {
-		if len(values) > 1 {
+		if len(values) > 1 && !slices.Contains(lists, name) {
 			return problem(http.StatusUnprocessableEntity, codeInvalid, fmt.Sprintf("query parameter %.40q is repeated: send it once", name))
 		}
 	}

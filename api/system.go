@@ -124,6 +124,19 @@ type HourCount struct {
 	Runs  int64     `json:"runs"`
 }
 
+// hourCounts are the numbers of some states.
+func hourCounts(hours []kernel.Tally, of func(jobs.State) bool) []HourCount {
+	list := []HourCount{}
+	for _, t := range hours {
+		for state, n := range t.Runs {
+			if state := jobs.State(state); n > 0 && of(state) {
+				list = append(list, HourCount{Hour: t.Start(), State: state.String(), Runs: n})
+			}
+		}
+	}
+	return list
+}
+
 type workerList struct {
 	Items []Worker `json:"items" nullable:"false"`
 }
@@ -249,7 +262,7 @@ func (a *API) overview(ctx context.Context, _ *none) (*struct{ Body Overview }, 
 		return nil, err
 	}
 	out := Overview{Now: o.Now, Leader: o.Leader.Node, RecurringDebug: o.Recurring.On, TriggeredDebug: o.Triggered.On, Workers: o.Workers,
-		Runs: map[string]int{}, FailedLastHour: o.Failed, Hours: make([]HourCount, len(o.Hours))}
+		Runs: map[string]int{}, FailedLastHour: o.Failed, Hours: hourCounts(o.Hours, func(jobs.State) bool { return true })}
 	out.Attention, out.Pulse = make([]Attention, len(o.Attention)), make([]Minute, len(o.Pulse))
 	for _, f := range o.Shares {
 		out.Shares = append(out.Shares, shareOf(f))
@@ -263,9 +276,6 @@ func (a *API) overview(ctx context.Context, _ *none) (*struct{ Body Overview }, 
 	}
 	for state, n := range o.Live {
 		out.Runs[state.String()] = n
-	}
-	for i, t := range o.Hours {
-		out.Hours[i] = HourCount{Hour: time.Unix(0, t.Hour).UTC(), State: t.State.String(), Runs: t.N}
 	}
 	return &struct{ Body Overview }{out}, nil
 }

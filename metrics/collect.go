@@ -53,7 +53,7 @@ func (c *collector) Collect(to chan<- prometheus.Metric) {
 	c.live(ctx, s, &all)
 	c.named(ctx, s)
 	commands(s, &all)
-	offers(s, &all)
+	pushes(s, &all)
 	c.apps.show(ctx, s, &c.Config)
 	if c.Store != nil {
 		store(s, c.Store.Stats())
@@ -162,12 +162,12 @@ func commands(s *sink, all *controlplane.Totals) {
 	}
 }
 
-// offers shows the traffic between the leader and the workers.
-func offers(s *sink, all *controlplane.Totals) {
-	s.gauge("offers_outstanding", "Offers that are neither claimed nor given up.", float64(all.Out))
-	s.counter("offers_sent_total", "Offers that the leader sent.", float64(all.Offered))
-	s.counter("offers_returned_total", "Offers that workers gave back, because they had no room.", float64(all.Returned))
-	s.counter("offers_swept_total", "Offers that no worker claimed in time, and that were checked again.", float64(all.Again))
+// pushes shows the traffic between the leader and the workers.
+func pushes(s *sink, all *controlplane.Totals) {
+	s.gauge("attempts_unconfirmed", "Attempts that were sent to workers which have not said yet that they began.", float64(all.Unconfirmed))
+	s.counter("attempts_pushed_total", "Attempts that the leader sent to workers.", float64(all.Pushed))
+	s.counter("attempts_repeated_total", "Attempts that the leader sent again, because there was no answer.", float64(all.Repeated))
+	s.counter("attempts_refused_total", "Attempts that workers refused: they went to others.", float64(all.Unstarted))
 	s.counter("heartbeats_total", "Heartbeats of workers that this process received.", float64(all.Heartbeats))
 }
 

@@ -149,7 +149,7 @@ func TestNamedJobs(t *testing.T) {
 	for key, outcome := range map[jobs.Key]kernel.Outcome{"shop.pack": kernel.OutcomeSuccess, "shop.bad": kernel.OutcomeError} {
 		id := jobs.NewID(time.Now())
 		apply(kernel.Create{ID: id, Key: key, Retries: new(0)})
-		apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+		apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 		apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: outcome, Error: "no"})
 	}
 	apply(kernel.Pause{Key: "shop.bad"})
@@ -242,7 +242,7 @@ func TestBacklog(t *testing.T) {
 		}
 		take := append(packs[:4:4], ones[0])
 		for _, id := range take {
-			s.apply(kernel.Claim{ID: id, Worker: "w1-abcdefgh", Attempt: 1})
+			s.apply(kernel.Start{ID: id, Worker: "w1-abcdefgh", Attempt: 1})
 		}
 		heartbeat("w1-abcdefgh", 6, take)
 		heartbeat("w1-unlimite", 0, nil)

@@ -23,10 +23,6 @@ type App struct {
 
 // Apps lists the worker groups that have jobs or online workers, by name.
 func (o *Ops) Apps(ctx context.Context, who Who) ([]App, error) {
-	rows, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
-	if err != nil {
-		return nil, err
-	}
 	found := map[string]*App{}
 	of := func(name string) *App {
 		if found[name] == nil {
@@ -35,18 +31,23 @@ func (o *Ops) Apps(ctx context.Context, who Who) ([]App, error) {
 		return found[name]
 	}
 	now := o.Now()
-	for _, d := range rows {
-		if kernel.SystemKey(d.Key) {
-			continue
+	if err := metastore.EachDefinition(ctx, o.store, who.tenant(), func(part []*kernel.Definition) error {
+		for _, d := range part {
+			if kernel.SystemKey(d.Key) {
+				continue
+			}
+			a := of(d.App)
+			a.Jobs++
+			if d.Policy.Disabled {
+				a.Disabled++
+			}
+			if paused(d, now) {
+				a.Paused++
+			}
 		}
-		a := of(d.App)
-		a.Jobs++
-		if d.Policy.Disabled {
-			a.Disabled++
-		}
-		if paused(d, now) {
-			a.Paused++
-		}
+		return nil
+	}); err != nil {
+		return nil, err
 	}
 	unlimited := map[string]bool{}
 	for _, w := range o.live.Workers(who.tenant()) {

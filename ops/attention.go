@@ -131,7 +131,7 @@ func (l *look) workers(g *kernel.Global, live map[jobs.State]int) {
 		}
 	}
 	for _, of := range grouped(l.page(jobs.Enqueued), func(run *kernel.Run) bool {
-		return run.Offerable() && l.now.Sub(run.Queued) >= unserved && !any[run.App+"\n"] && !any[run.App+"\n"+run.Work] && !serves[run.App+"\n"+string(run.HandlerKey())]
+		return run.Ready() && l.now.Sub(run.Queued) >= unserved && !any[run.App+"\n"] && !any[run.App+"\n"+run.Work] && !serves[run.App+"\n"+string(run.HandlerKey())]
 	}) {
 		run, n := of[len(of)-1], len(of)
 		why := "no worker of the app " + run.App + " is online"

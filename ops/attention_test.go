@@ -44,7 +44,7 @@ func (d *fixture) run(key jobs.Key, outcome kernel.Outcome) jobs.ID {
 	d.t.Helper()
 	d.now = d.now.Add(time.Second)
 	id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: key}).ID
-	d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+	d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 	if outcome != 0 {
 		d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: outcome, Error: "no"})
 	}
@@ -88,7 +88,7 @@ func TestAttention(t *testing.T) {
 		}, "[stuck:1]", "A run of app.work was asked to stop"},
 		{"going on for days", func(d *fixture, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Timeout: new(time.Duration(0))}).ID
-			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[endless:1]", "A run of app.work has been processing for 2 days, and its job has no timeout"},
 		{"failing", func(d *fixture, _ *members) {
@@ -113,7 +113,7 @@ func TestAttention(t *testing.T) {
 		{"a run fails again and again", func(d *fixture, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work", Retries: new(9)}).ID
 			for i := range uint32(4) {
-				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
+				d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: i + 1})
 				d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: i + 1, Outcome: kernel.OutcomeError, Error: "no"})
 				d.now = d.now.Add(time.Minute) // its retry is due
 				d.apply(kernel.Release{ID: id})
@@ -127,7 +127,7 @@ func TestAttention(t *testing.T) {
 		{"lost", func(d *fixture, _ *members) {
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
 			for i := range uint32(kernel.MaxLosses + 1) {
-				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: i + 1})
+				d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: i + 1})
 				d.apply(kernel.Expire{ID: id, Attempt: i + 1, Cause: kernel.ByLoss})
 			}
 		}, "[lost:1]", "1 run of app.work ended because the worker was lost"},

@@ -68,12 +68,12 @@ func TestExplain(t *testing.T) {
 			for range 3 {
 				d.now = at
 				id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
-				d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+				d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 				d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Error: "no"})
 			}
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
 			id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
-			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Error: "no"})
 		}, "1 run failed and waits for the next attempt, the first until 2026-11-21T12:01:00Z. 2 runs failed and wait for the next attempt, the first until 2026-11-21T13:00:00Z: its retry budget is 1/h. It runs on request."},
 		{"the end", "app.nightly", func(d *fixture, _ *members) {

@@ -57,6 +57,8 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *kernel.Run) (string, err
 		return fmt.Sprintf("It is %s%s; its handler on %s has not returned yet, and keeps its slots until then.", run.State, because, run.Worker), nil
 	case run.State.Final():
 		return fmt.Sprintf("It is %s since %s%s%s.", run.State, clock(run.Ended), because, chosen(run)), nil
+	case run.State == jobs.Processing && o.unconfirmed(run):
+		return fmt.Sprintf("It was sent to %s at %s, as attempt %d, and is not confirmed: the worker has not answered yet%s.", run.Worker, clock(run.Started), run.Attempt, chosen(run)), nil
 	case run.State == jobs.Processing:
 		return fmt.Sprintf("It runs on %s since %s, as attempt %d%s.", run.Worker, clock(run.Started), run.Attempt, chosen(run)), nil
 	case run.State == jobs.Scheduled && run.Cause == "":
@@ -84,6 +86,12 @@ func (o *Ops) whyRun(ctx context.Context, who Who, run *kernel.Run) (string, err
 		return fmt.Sprintf("It waits: %s.", why), nil
 	}
 	return "It is ready, and is being dispatched.", nil
+}
+
+// unconfirmed reports whether a run was sent to its worker, which has not said yet that it began.
+func (o *Ops) unconfirmed(run *kernel.Run) bool {
+	now, known := o.live.Attempt(run.Tenant, run.ID)
+	return known && now.Unconfirmed
 }
 
 // chosen explains why its worker was chosen, as the end of a sentence; "" = any may have it, or none has.

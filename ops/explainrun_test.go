@@ -84,7 +84,7 @@ func TestExplainRun(t *testing.T) {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Needs: &[]string{"gpu"}}})
 			return d.begin(kernel.Create{})
 		}, "It waits: no worker with the tag gpu is online."},
-		"offered": {func(d *fixture, _ *members) jobs.ID { return d.begin(kernel.Create{}) }, "It is ready, and is being dispatched."},
+		"ready": {func(d *fixture, _ *members) jobs.ID { return d.begin(kernel.Create{}) }, "It is ready, and is being dispatched."},
 		"a slot": {func(d *fixture, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{MaxConcurrency: new(1), Overlap: new(jobs.OverlapQueue)}})
 			d.begin(kernel.Create{})
@@ -103,25 +103,25 @@ func TestExplainRun(t *testing.T) {
 		"a retry": {func(d *fixture, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
 			id := d.begin(kernel.Create{})
-			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Error: "the line is bad\nat a place"})
 			return id
 		}, "Attempt 1 failed, because its handler failed (the line is bad); the next one is due at 2026-11-21T12:01:01Z."},
 		"put off": {func(d *fixture, _ *members) jobs.ID {
 			id := d.begin(kernel.Create{})
-			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeSnooze, Error: "request 1: billing:80 is left alone", Code: "circuit_open", Delay: time.Minute})
 			return id
 		}, "Attempt 1 was postponed, because its handler asked to be called again later (request 1: billing:80 is left alone); the next one is due at 2026-11-21T12:01:01Z."},
 		"running": {func(d *fixture, _ *members) jobs.ID {
 			id := d.begin(kernel.Create{})
-			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			return id
 		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1."},
 		"running where its route has put it": {func(d *fixture, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Route: new(jobs.RouteFirst), Needs: &[]string{"gpu"}}})
 			id := d.begin(kernel.Create{})
-			d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			return id
 		}, "It runs on w1 since 2026-11-21T12:00:01Z, as attempt 1; w1 was chosen as the first worker that is free, with gpu."},
 		"cancelled": {func(d *fixture, _ *members) jobs.ID {

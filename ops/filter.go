@@ -3,7 +3,9 @@ package ops
 import (
 	"context"
 	"slices"
+	"strings"
 
+	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -22,7 +24,7 @@ const maxTagged = 5_000
 func (f *RunFilter) Any() bool {
 	q := &f.RunQuery
 	return q.Job != "" || q.State != kernel.New || q.Worker != "" || !q.Parent.IsZero() || q.Origin != "" || q.Cause != "" || q.Code != "" ||
-		q.App != "" || q.Match != "" || f.Tag != "" || !q.From.IsZero()
+		q.App != "" || q.Match != "" || len(q.Args) > 0 || f.Tag != "" || !q.From.IsZero()
 }
 
 // FilterRuns lists runs as [Ops.Runs] does, with a filter that also knows tags.
@@ -37,15 +39,18 @@ func (o *Ops) FilterRuns(ctx context.Context, who Who, f RunFilter) (metastore.P
 // runQuery resolves a filter to one that the store knows.
 func (o *Ops) runQuery(ctx context.Context, who Who, f RunFilter) (metastore.RunQuery, error) {
 	q := f.RunQuery
-	if f.Tag == "" {
+	if f.Tag == "" && len(q.Args) == 0 {
 		return q, nil
 	}
 	list, err := o.selected(ctx, who, JobQuery{App: q.App, Match: q.Match, Tag: f.Tag})
+	if err == nil && len(q.Args) > 0 {
+		list, err = o.searchable(ctx, who, list, &q)
+	}
 	if err != nil {
 		return q, err
 	}
 	if len(list) > maxTagged {
-		return q, kernel.Invalid("%d jobs have the tag %.40q: narrow the list by app or match to at most %d jobs", len(list), f.Tag, maxTagged)
+		return q, kernel.Invalid("%d jobs have this tag or these arguments: narrow the list by app or match to at most %d jobs", len(list), maxTagged)
 	}
 	q.Jobs = make([]jobs.Key, len(list))
 	for i, d := range list {
@@ -79,4 +84,30 @@ func (o *Ops) selected(ctx context.Context, who Who, q JobQuery) ([]*kernel.Defi
 		return nil, err
 	}
 	return slices.DeleteFunc(slices.Clone(rows), func(d *kernel.Definition) bool { return !q.selects(o, d) }), nil
+}
+
+// searchable returns the jobs of a list that declare all arguments of a query as searchable. Without such jobs the query
+// is refused: an empty list would look as if no run had these arguments.
+func (o *Ops) searchable(ctx context.Context, who Who, list []*kernel.Definition, q *metastore.RunQuery) (found []*kernel.Definition, err error) {
+	for _, d := range list {
+		if q.Job != "" && d.Key != q.Job {
+			continue
+		}
+		schema, err := o.schema(ctx, who, d)
+		if err != nil {
+			return nil, err
+		}
+		paths := argschema.Searchable(schema)
+		if !slices.ContainsFunc(q.Args, func(a metastore.Arg) bool { return !slices.Contains(paths, a.Path) }) {
+			found = append(found, d)
+		}
+	}
+	if len(found) == 0 {
+		names := make([]string, len(q.Args))
+		for i, a := range q.Args {
+			names[i] = "args." + a.Path
+		}
+		return nil, kernel.Invalid("none of these jobs declares %.100s as searchable: add the tag carillon:\"search\" to the field", strings.Join(names, ", "))
+	}
+	return found, nil
 }

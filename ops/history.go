@@ -13,7 +13,7 @@ import (
 // History is the recent activity of a job.
 type History struct {
 	Live   map[jobs.State]int // unfinished runs, by state
-	Hours  []kernel.Tally     // of the last 24 hours, by state, oldest first
+	Hours  []kernel.Tally     // of the last 24, oldest first
 	Missed []*kernel.Missed   // due times without a run, newest first
 }
 
@@ -28,7 +28,7 @@ func (o *Ops) History(ctx context.Context, who Who, d *kernel.Definition) (Histo
 		return History{}, err
 	}
 	missed, err := o.store.Ledger(ctx, who.tenant(), d.UID, MaxMissed)
-	return History{Live: counts.Live, Hours: counts.Hours, Missed: missed}, err
+	return History{Live: counts.Live, Hours: metastore.Hours(counts.Tallies), Missed: missed}, err
 }
 
 // MaxMissedPage is the most ranges in one answer of Missed.

@@ -42,6 +42,8 @@ type Worker struct {
 type Attempt struct {
 	Progress *bus.Progress // nil = none was reported
 	Stuck    bool          // it was asked to stop, and its handler has not returned
+	// Unconfirmed: it was sent to the worker, which has not said yet that it began.
+	Unconfirmed bool
 }
 
 // Leader is the node that fires due times and dispatches runs.

@@ -240,7 +240,7 @@ func TestCancelAndAgain(t *testing.T) {
 	if err != nil || again.Parent != run.ID || again.Origin != kernel.FromRetry || string(again.Args) != `{"n":1}` {
 		t.Fatalf("%+v (%v)", again, err)
 	}
-	d.apply(kernel.Claim{ID: again.ID, Worker: "w1", Attempt: 1})
+	d.apply(kernel.Start{ID: again.ID, Worker: "w1", Attempt: 1})
 	d.apply(kernel.Finish{ID: again.ID, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	if _, err := d.Cancel(t.Context(), ann, again.ID); !errors.Is(err, jobs.Conflict) || !strings.Contains(err.Error(), "Succeeded") {
 		t.Errorf("cancel of a run that has ended: %v", err)
@@ -368,7 +368,7 @@ func TestOverview(t *testing.T) {
 	d := newFixture(t)
 	for i := range 3 {
 		id := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
-		d.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+		d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 		if i > 0 {
 			d.apply(kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeFatal, Error: "no"})
 		}

@@ -19,7 +19,7 @@ type Overview struct {
 	Workers   int
 	Live      map[jobs.State]int // unfinished runs, by state
 	Failed    int                // runs that failed for good within the last hour, up to metastore.MaxPage
-	Hours     []kernel.Tally     // of the last 24 hours, by state, oldest first
+	Hours     []kernel.Tally     // of the last 24, oldest first
 	Pulse     []Minute           // of the last hour, as the leader saw it, oldest first
 	Attention []Attention        // problems that need attention, most urgent first
 }
@@ -46,7 +46,7 @@ func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 	return Overview{
 		Pulse: o.live.Pulse(who.tenant()), Attention: attention,
 		Now: now, Leader: o.live.Leader(), Shares: o.live.Shares(), Recurring: global.RecurringDebug, Triggered: global.TriggeredDebug,
-		Workers: len(o.live.Workers(who.tenant())), Live: counts.Live, Failed: failed, Hours: counts.Hours,
+		Workers: len(o.live.Workers(who.tenant())), Live: counts.Live, Failed: failed, Hours: metastore.Hours(counts.Tallies),
 	}, nil
 }
 

@@ -18,7 +18,7 @@ type Purging struct {
 	Runs   int           // number of runs purged then
 	Total  uint64        // since the process started
 	Most   int64         // their size limit in bytes; 0 = none
-	Counts time.Duration // how long hourly counts are kept
+	Counts time.Duration // how long counts of days are kept
 }
 
 // Purging returns the state of retention.

@@ -58,10 +58,6 @@ func (o *Ops) next(d *kernel.Definition, g *kernel.Global, now time.Time) (time.
 // Soon lists the n jobs that fire next, soonest first, and the number of all jobs. Jobs that would not fire now are
 // left out.
 func (o *Ops) Soon(ctx context.Context, who Who, n int) (soon []Job, all int, err error) {
-	rows, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant()})
-	if err != nil {
-		return nil, 0, err
-	}
 	global, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
 		return nil, 0, err
@@ -72,17 +68,27 @@ func (o *Ops) Soon(ctx context.Context, who Who, n int) (soon []Job, all int, er
 	}
 	var list []candidate
 	now := o.Now()
-	for _, d := range rows {
-		if d.Policy.Schedule == "" {
-			continue
+	err = metastore.EachDefinition(ctx, o.store, who.tenant(), func(part []*kernel.Definition) error {
+		for _, d := range part {
+			all++
+			if d.Policy.Schedule == "" {
+				continue
+			}
+			if at, _ := o.next(d, global, now); !at.IsZero() && d.Silent(global, at) == "" {
+				list = append(list, candidate{at, d})
+			}
 		}
-		if at, _ := o.next(d, global, now); !at.IsZero() && d.Silent(global, at) == "" {
-			list = append(list, candidate{at, d})
-		}
+		slices.SortFunc(list, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Key, b.Key)) })
+		kept := min(len(list), n)
+		clear(list[kept:])
+		list = list[:kept]
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
 	}
-	slices.SortFunc(list, func(a, b candidate) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.Key, b.Key)) })
-	for _, c := range list[:min(len(list), n)] {
+	for _, c := range list {
 		soon = append(soon, o.job(c.Definition, global, 1))
 	}
-	return soon, len(rows), nil
+	return soon, all, nil
 }

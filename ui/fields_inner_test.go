@@ -86,7 +86,9 @@ func TestEveryStateIsShown(t *testing.T) {
 		}
 		var sum int64
 		if s.Final() {
-			for _, series := range hours([]kernel.Tally{{State: s, N: 1, Hour: now.Truncate(time.Hour).UnixNano()}}, now).Series {
+			hour := kernel.Tally{Span: kernel.Hour, At: kernel.Hour.Start(now)}
+			hour.Runs[s] = 1
+			for _, series := range hours([]kernel.Tally{hour}, now).Series {
 				sum += series.Sum()
 			}
 		} else {

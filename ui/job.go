@@ -71,11 +71,11 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 		return answer{}, err
 	}
 	p.Missed, p.Day = past.Missed, hours(past.Hours, u.ops.Now())
-	stats, err := u.ops.Stats(ctx, v.Who, key, chartDays)
+	stats, err := u.ops.Stats(ctx, v.Who, ops.StatsQuery{Job: key, Days: chartDays})
 	if err != nil {
 		return answer{}, err
 	}
-	p.Week = week(stats.Days)
+	p.Week = daily(stats.Days)
 	p.Busy, p.Waiting = past.Live[jobs.Processing], past.Live[jobs.Enqueued]+past.Live[jobs.Failed]+past.Live[jobs.Scheduled]
 	p.Succeeded, p.Terminated = int(p.Day.Series[0].Sum()), int(p.Day.Series[3].Sum())
 	list, err := u.begun(ctx, v.Who, key)

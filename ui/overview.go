@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -60,11 +59,11 @@ func (u *UI) overview(r *http.Request, v visitor) (answer, error) {
 	if p.Failures, err = u.latest(ctx, v.Who, jobs.Terminated); err != nil {
 		return answer{}, err
 	}
-	stats, err := u.ops.Stats(ctx, v.Who, "", chartDays)
+	stats, err := u.ops.Stats(ctx, v.Who, ops.StatsQuery{Days: chartDays})
 	if err != nil {
 		return answer{}, err
 	}
-	p.Week = week(stats.Days)
+	p.Week = daily(stats.Days)
 	return answer{page: "overview", data: p}, nil
 }
 
@@ -152,45 +151,4 @@ func minutes(pulse []ops.Minute, now time.Time) (chart.Stack, chart.Band) {
 		band.Low[i], band.High[i], band.Known[i] = m.LateP50, m.LateP99, m.LateMax > 0
 	}
 	return stack, band
-}
-
-// hours converts the last day: how runs ended.
-func hours(counts []kernel.Tally, now time.Time) chart.Stack {
-	s := ended("Finished per hour", columns(chartHours, time.Hour, now))
-	for _, t := range counts {
-		i := int(time.Unix(0, t.Hour).Sub(s.At[0]) / time.Hour)
-		if j, ends := endedSeries[t.State]; ends && t.Hour >= s.At[0].UnixNano() && i < len(s.At) {
-			s.Series[j].Values[i] += t.N
-		}
-	}
-	return s
-}
-
-// week converts the last days: how runs ended.
-func week(days []ops.StatsDay) chart.Stack {
-	at := make([]time.Time, len(days))
-	for i, d := range days {
-		at[i] = d.Day
-	}
-	s := ended("Finished per day", at)
-	s.Days = true
-	for i, d := range days {
-		for state, n := range d.Runs {
-			s.Series[endedSeries[state]].Values[i] += n
-		}
-	}
-	return s
-}
-
-// endedSeries are the series of how runs ended.
-var endedSeries = map[jobs.State]int{jobs.Succeeded: 0, jobs.Skipped: 1, jobs.Cancelled: 2, jobs.Terminated: 3}
-
-// ended is an empty chart of how runs ended.
-func ended(title string, at []time.Time) chart.Stack {
-	s := chart.Stack{Title: title, At: at, Series: []chart.Series{
-		{Name: "succeeded", Class: "succeeded"}, {Name: "skipped", Class: "wait"}, {Name: "cancelled", Class: "cancelled"}, {Name: "terminated", Class: "terminated"}}}
-	for i := range s.Series {
-		s.Series[i].Values = make([]int64, len(at))
-	}
-	return s
 }

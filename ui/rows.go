@@ -23,6 +23,7 @@ type runRow struct {
 	Took     time.Duration // of the current or last attempt
 	Progress *bus.Progress
 	Stuck    bool
+	Sent     bool   // to its worker, and not confirmed
 	Text     string // its error, or its progress
 
 	// For a line that stands for all parts of a broadcast:
@@ -92,7 +93,7 @@ func (u *UI) runRow(run *kernel.Run) runRow {
 		return row
 	}
 	now, _ := u.ops.Live().Attempt(run.Tenant, run.ID)
-	row.Progress, row.Stuck = now.Progress, now.Stuck
+	row.Progress, row.Stuck, row.Sent = now.Progress, now.Stuck, now.Unconfirmed && run.State == jobs.Processing
 	if row.Progress != nil {
 		row.Text = row.Progress.Text
 	}

@@ -39,9 +39,9 @@ type runsPage struct {
 
 // runFilter is the filter in the URL, as it was typed.
 type runFilter struct {
-	State, Job, App, Tag, Worker, Origin, Parent, From, To, Zone, Code string
-	Cursor                                                             string
-	Back                                                               []string // cursors of the pages before this one, "" for the first
+	State, Job, App, Tag, Worker, Origin, Parent, From, To, Zone, Code, Arg string
+	Cursor                                                                  string
+	Back                                                                    []string // cursors of the pages before this one, "" for the first
 }
 
 // stateTab is one state and how many runs are in it.
@@ -67,7 +67,7 @@ const (
 func filterOf(q url.Values) runFilter {
 	get := func(name string) string { return strings.TrimSpace(q.Get(name)) }
 	f := runFilter{State: get("state"), Job: get("job"), App: get("app"), Tag: get("tag"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"),
-		From: get("from"), To: get("to"), Zone: get("zone"), Code: get("code"), Cursor: q.Get("cursor"), Back: q["back"]}
+		From: get("from"), To: get("to"), Zone: get("zone"), Code: get("code"), Arg: get("arg"), Cursor: q.Get("cursor"), Back: q["back"]}
 	switch { // the browser fills in the viewer's zone only if the URL has no time
 	case f.From == "" && f.To == "":
 		f.Zone = ""
@@ -80,13 +80,13 @@ func filterOf(q url.Values) runFilter {
 
 // Any reports whether a field other than the state filters the list.
 func (f runFilter) Any() bool {
-	return f.Job != "" || f.App != "" || f.Tag != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.From != "" || f.To != "" || f.Code != ""
+	return f.Job != "" || f.App != "" || f.Tag != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.From != "" || f.To != "" || f.Code != "" || f.Arg != ""
 }
 
 // values returns the filter without the position in the list.
 func (f runFilter) values() url.Values {
 	v := url.Values{}
-	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "zone": f.Zone, "code": f.Code} {
+	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "zone": f.Zone, "code": f.Code, "arg": f.Arg} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -142,6 +142,13 @@ func (f runFilter) query() (q ops.RunFilter, faults []string) {
 			q.Job = jobs.Key(f.Job)
 		}
 	}
+	if f.Arg != "" {
+		if arg, err := metastore.ParseArg(f.Arg); err != nil {
+			wrong(err)
+		} else {
+			q.Args = []metastore.Arg{arg}
+		}
+	}
 	if f.Parent != "" {
 		if q.Parent, err = jobs.ParseID(f.Parent); err != nil {
 			wrong(err)
@@ -189,6 +196,9 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 		// A bookmark of an old list: start at its top.
 		q.Cursor, f.Cursor, f.Back = "", "", nil
 		page, err = u.ops.FilterRuns(ctx, who, q)
+	}
+	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok && jobs.CodeOf(err) == jobs.BadInput && len(q.Args) > 0 {
+		p.Faults, err = append(p.Faults, refusal.Text), nil // no job declares it
 	}
 	if err != nil {
 		return answer{}, err
@@ -244,8 +254,10 @@ func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q ops.RunF
 			return nil, err
 		}
 		live = counts.Live
-		for _, t := range counts.Hours {
-			ended[t.State] += t.N
+		for _, t := range counts.Tallies {
+			for state, n := range t.Runs {
+				ended[jobs.State(state)] += n
+			}
 		}
 	}
 	var tabs []stateTab

@@ -29,10 +29,28 @@ func TestRunsAreFiltered(t *testing.T) {
 	for query, says := range map[string]string{
 		"?state=Broken": "state &#34;Broken&#34; is unknown", "?from=yesterday": "invalid time", "?parent=17": "not a UUID", "?origin=heaven": "want one of", "?job=a+b": "a b",
 		"?from=2026-11-21&zone=Mars": "time zone", "?from=2026-11-21": `>UTC<`, "?from=2026-11-21&zone=Asia/Tokyo": `>Asia/Tokyo<`,
+		"?arg=customer": "want args.customer = c7", "?arg=absent=1": "declares args.absent as searchable",
 	} {
 		if answer, body := s.get("/runs" + query); answer.StatusCode != 200 || !strings.Contains(body, says) {
 			t.Errorf("/runs%s does not say %s: %d", query, says, answer.StatusCode)
 		}
+	}
+}
+
+// Runs are found by a declared argument. The filter stays in the field, and an action on all that match gets it.
+func TestRunsByArgument(t *testing.T) {
+	s := newScene(t)
+	s.apply(kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "app.charge", Kind: kernel.Triggered,
+		Schema: []byte(`{"type":"object","properties":{"customer":{"type":"string","x-carillon-search":true}}}`)}})
+	for _, customer := range []string{"c7", "c8", "c7"} {
+		s.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "app.charge", Args: []byte(`{"customer":"` + customer + `"}`)})
+	}
+	_, body := s.get("/runs?arg=args.customer+%3D+c7")
+	if n := strings.Count(body, `name="id"`); n != 2 || !strings.Contains(body, ">Clear</a>") || !strings.Contains(body, `value="args.customer = c7"`) || !strings.Contains(body, "arg=args.customer") {
+		t.Errorf("%d runs", n)
+	}
+	if _, body := s.get("/bulk/runs/cancel?arg=customer%3Dc8"); !strings.Contains(body, "1 run") || strings.Contains(body, "2 runs") {
+		t.Error("the action on all that match does not count one run")
 	}
 }
 
@@ -317,7 +335,7 @@ func TestBroadcastIsOneLine(t *testing.T) {
 		t.Fatalf("%d parts, %v", len(page.Runs), err)
 	}
 	for _, run := range page.Runs[:2] {
-		s.apply(kernel.Claim{ID: run.ID, Worker: run.Place.Pin, Attempt: 1})
+		s.apply(kernel.Start{ID: run.ID, Worker: run.Place.Pin, Attempt: 1})
 		s.apply(kernel.Finish{ID: run.ID, Worker: run.Place.Pin, Attempt: 1, Outcome: kernel.OutcomeSuccess})
 	}
 	answer, body := s.get("/runs?job=app.sweep")

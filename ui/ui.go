@@ -165,6 +165,7 @@ func New(c Config) *UI {
 		{"POST /workers/{name}/resume", ops.Operator, u.drain(u.ops.Drain, false)},
 		{"POST /apps/{name}/drain", ops.Operator, u.drain(u.ops.DrainApp, true)},
 		{"POST /apps/{name}/resume", ops.Operator, u.drain(u.ops.DrainApp, false)},
+		{"GET /stats", ops.Viewer, u.stats},
 		{"GET /forecast", ops.Viewer, u.forecast},
 		{"GET /calendars", ops.Viewer, u.calendars},
 		{"GET /calendars/new", ops.Admin, u.newCalendar},

@@ -116,13 +116,13 @@ func newScene(t *testing.T) *scene {
 		finish := kernel.Finish{ID: id, Worker: "w1", Attempt: 1, Outcome: kernel.OutcomeError, Code: "card<b>", Error: hostile}
 		switch state {
 		case jobs.Processing, jobs.Skipped:
-			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 		case jobs.Succeeded:
-			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			finish.Outcome, finish.Result, finish.Error, finish.Code = kernel.OutcomeSuccess, []byte(`{"done":"</pre><b>x</b>"}`), "", ""
 			s.apply(finish)
 		case jobs.Failed, jobs.Terminated:
-			s.apply(kernel.Claim{ID: id, Worker: "w1", Attempt: 1})
+			s.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 			s.apply(finish)
 		case jobs.Cancelled:
 			s.apply(kernel.Cancel{ID: id})
@@ -221,7 +221,7 @@ func TestPages(t *testing.T) {
 	paths := []string{"/", "/runs", "/runs?job=app.work&state=Terminated", "/runs?find=" + url.QueryEscape(hostile) + "&job=" + url.QueryEscape(hostile) + "&worker=" + url.QueryEscape(hostile) + "&from=" + url.QueryEscape(hostile) + "&bulk=cancel&n=1&no=1&why=" + url.QueryEscape(hostile), "/workers", "/settings", "/access", "/audit", "/jobs", "/jobs?kind=triggered&app=app&state=active&q=work", "/jobs?q=" + url.QueryEscape(hostile) + "&app=" + url.QueryEscape(hostile) + "&tag=" + url.QueryEscape(hostile) + "&after=x",
 		"/jobs/app.nightly", "/jobs/app.paused", "/jobs/app.work", "/jobs/app.work/run", "/jobs/app.work/run?as=json", "/jobs/app.work/run?from=" + s.runs[jobs.Terminated].String(), "/jobs/app.typed/run",
 		"/jobs/app.nightly/run", "/jobs/app.nightly/edit", "/jobs/app.work/edit", "/jobs/app.nightly/pause?reason=" + url.QueryEscape(hostile) + "&at=" + url.QueryEscape(hostile) + "&zone=" + url.QueryEscape(hostile), "/jobs/app.work/delete", "/audit?actor=" + url.QueryEscape(hostile), "/nothing",
-		"/jobs/app.nightly/versions", "/jobs/app.nightly/backfill", "/new", "/new/command", "/forecast", "/calendars", "/calendars/new"}
+		"/jobs/app.nightly/versions", "/jobs/app.nightly/backfill", "/new", "/new/command", "/forecast", "/stats", "/stats?app=app", "/stats?job=app.work", "/calendars", "/calendars/new"}
 	for _, id := range s.runs {
 		paths = append(paths, "/runs/"+id.String(), "/runs/"+id.String()+"?find="+url.QueryEscape(hostile))
 	}

@@ -262,8 +262,7 @@ func (p *process) servers() (embedded.Cluster, error) {
 		return embedded.Cluster{}, nil
 	}
 	addr, err := p.cfg.routeAddr()
-	first := !slices.ContainsFunc(p.natsCluster.Routes, func(r string) bool { return r != p.route })
-	return embedded.Cluster{Addr: addr, Routes: p.natsCluster.Routes, TLS: p.identity.Routes(), First: first}, err
+	return embedded.Cluster{Addr: addr, Routes: p.natsCluster.Routes, TLS: p.identity.Routes()}, err
 }
 
 // cluster returns the cluster configuration, nil on a single node.
@@ -275,9 +274,6 @@ func (p *process) cluster() *embed.Cluster {
 		Peers: p.cfg.Cluster.peers(), Secret: p.secret}
 	if fileExists(filepath.Join(p.dir(raftstore.RowsFolder), "node.json")) {
 		c.Token = "" // it has joined
-	}
-	if p.server != nil {
-		c.Part = p.server.Remove
 	}
 	c.Invite = func(token string) (string, error) {
 		i := invitation{Store: token}

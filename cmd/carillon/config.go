@@ -76,8 +76,8 @@ type config struct {
 
 	Limits limitsConfig
 
-	RetainBytes int64         // disk space of finished runs
-	KeepCounts  time.Duration // retention of hourly counts
+	RetainBytes int64         // disk space of finished runs and log lines
+	KeepCounts  time.Duration // retention of counts of runs
 
 	values map[string]value // by key, with their origins
 	file   string           // the config file that was read, or ""
@@ -177,8 +177,8 @@ var settings = []setting{
 	{"http-jobs.call-timeout", "http-jobs-call-timeout", "60s", "time for one call of an HTTP job, at most 1h", durationOf(func(c *config) *time.Duration { return &c.HTTPJobs.CallTimeout })},
 	{"http-jobs.breaker-after", "http-jobs-breaker-after", "5", "consecutive failures after which a target of HTTP jobs is paused; 0 = never", textOf(func(c *config) *string { return &c.HTTPJobs.BreakerAfter })},
 	{"http-jobs.breaker-pause", "http-jobs-breaker-pause", "2m", "duration of that pause", durationOf(func(c *config) *time.Duration { return &c.HTTPJobs.BreakerPause })},
-	{"retention.bytes", "retention-bytes", "8589934592", "disk space of finished runs in bytes; beyond it the oldest are purged; 0 = unlimited", setRetainBytes},
-	{"retention.counts", "", "840h", "retention of hourly counts, at least 840h", durationOf(func(c *config) *time.Duration { return &c.KeepCounts })},
+	{"retention.bytes", "retention-bytes", "8589934592", "disk space of finished runs and log lines in bytes; beyond it the oldest are purged; 0 = unlimited", setRetainBytes},
+	{"retention.counts", "", "840h", "retention of counts of runs, at least 840h", durationOf(func(c *config) *time.Duration { return &c.KeepCounts })},
 	{"limits.connections", "", "500", "connections to http.addr from one address at the same time", countOf(func(c *config) *int { return &c.Limits.Connections })},
 	{"limits.connections-loopback", "", "4000", "connections to http.addr from loopback at the same time", countOf(func(c *config) *int { return &c.Limits.LoopbackConnections })},
 	{"limits.request-memory", "", "1073741824", "memory in bytes for concurrent requests, estimated from their bodies, at least 319635456", memoryOf(func(c *config) *int64 { return &c.Limits.RequestMemory })},

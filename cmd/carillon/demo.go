@@ -19,14 +19,14 @@ type demo struct{}
 
 // greeting has the arguments of demo.greet.
 type greeting struct {
-	Name  string `json:"name" jsonschema:"whom to greet"`
+	Name  string `json:"name" jsonschema:"whom to greet" carillon:"search"`
 	Times int    `json:"times,omitempty" jsonschema:"how often; once if left out"`
 	Shout bool   `json:"shout,omitempty" jsonschema:"in capitals"`
 }
 
 // delivery has the arguments of demo.import.
 type delivery struct {
-	File    string            `json:"file" jsonschema:"name of the file in the inbox"`
+	File    string            `json:"file" jsonschema:"name of the file in the inbox" carillon:"search"`
 	Decimal string            `json:"decimal,omitempty" jsonschema:"the sign between units and cents: a dot, unless another is given"`
 	Columns map[string]string `json:"columns,omitempty" jsonschema:"names of columns that are called otherwise there"`
 	DryRun  bool              `json:"dryRun,omitempty" jsonschema:"read and check, but store nothing"`

@@ -29,12 +29,12 @@ func headroom(memory uint64) uint64 {
 	return min(max(memory/partForGarbage, leastGarbage), mostGarbage, memory/mostPart)
 }
 
-// partForGo is how much of a container's memory, in percent, Go may use: the rest is for stacks of threads, mapped files
-// and page cache, and the kernel kills a process that exceeds the whole.
+// partForGo is how much of the memory of a container or machine, in percent, Go may use: the rest is for stacks of
+// threads, mapped files and page cache, and the kernel kills a process that exceeds the whole.
 const partForGo = 90
 
-// limitMemory sets Go's memory limit to partForGo of the cgroup's, unless GOMEMLIMIT has set one. It returns how many
-// bytes this process may use, 0 if that is unknown.
+// limitMemory sets Go's memory limit to partForGo of the cgroup's, or else of the machine's memory, unless GOMEMLIMIT is
+// set. It returns how many bytes this process may use, 0 if that is unknown.
 func limitMemory(cgroup, machine memlimit.Provider) uint64 {
 	given := os.Getenv("GOMEMLIMIT") != ""
 	if limit := debug.SetMemoryLimit(-1); given && limit < math.MaxInt64 {
@@ -46,9 +46,9 @@ func limitMemory(cgroup, machine memlimit.Provider) uint64 {
 	}
 	limit, err := cgroup()
 	if err != nil || limit == 0 || total > 0 && limit >= total { // an error: there is no limit
-		return total
+		limit = total
 	}
-	if !given { // else it is "off"
+	if !given && limit > 0 { // given: it is "off"
 		debug.SetMemoryLimit(int64(min(limit, math.MaxInt64) / 100 * partForGo))
 	}
 	return limit

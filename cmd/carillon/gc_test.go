@@ -18,7 +18,7 @@ func TestHeadroom(t *testing.T) {
 	}
 }
 
-// The limit of the cgroup bounds the heap, unless GOMEMLIMIT does.
+// The cgroup's limit, or the machine's memory, bounds the heap, unless GOMEMLIMIT does.
 func TestLimitMemory(t *testing.T) {
 	unlimited := func() (uint64, error) { return 0, memlimit.ErrNoLimit }
 	foreign := func() (uint64, error) { return 0, memlimit.ErrCgroupsNotSupported }
@@ -30,8 +30,8 @@ func TestLimitMemory(t *testing.T) {
 		memory          uint64
 	}{
 		{"a container", "", memlimit.Limit(200 * mib), memlimit.Limit(4096 * mib), 200 * mib / 100 * 90, 200 * mib},
-		{"no limit", "", unlimited, memlimit.Limit(4096 * mib), math.MaxInt64, 4096 * mib},
-		{"a limit beyond the machine", "", memlimit.Limit(8192 * mib), memlimit.Limit(4096 * mib), math.MaxInt64, 4096 * mib},
+		{"no limit", "", unlimited, memlimit.Limit(4096 * mib), 4096 * mib / 100 * 90, 4096 * mib},
+		{"a limit beyond the machine", "", memlimit.Limit(8192 * mib), memlimit.Limit(4096 * mib), 4096 * mib / 100 * 90, 4096 * mib},
 		{"another system", "", foreign, unlimited, math.MaxInt64, 0},
 		{"GOMEMLIMIT", "100MiB", memlimit.Limit(200 * mib), memlimit.Limit(4096 * mib), 100 * mib, 100 * mib},
 		{"GOMEMLIMIT=off", "off", memlimit.Limit(200 * mib), memlimit.Limit(4096 * mib), math.MaxInt64, 200 * mib},

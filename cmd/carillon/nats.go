@@ -63,7 +63,7 @@ func (p *process) startNATS() (*embedded.Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg := embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Dir: p.dir("nats"), Logger: p.log, TLS: secure, Cluster: others, Shut: p.cfg.mayStandBy()}
+	cfg := embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Logger: p.log, TLS: secure, Cluster: others, Shut: p.cfg.mayStandBy()}
 	if p.cfg.authenticates() {
 		cfg.Admit = p.admit
 	}

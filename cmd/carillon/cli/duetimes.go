@@ -72,15 +72,21 @@ func missedTable(p *page, list []api.Missed, all many) {
 
 func (a *asker) jobsStats() *cobra.Command {
 	var days int
-	c := &cobra.Command{Use: "stats [key]", Short: "Count finished runs by day", Args: counted("the key of a job, or nothing for all jobs", 0, 1),
-		Long:    "Count the finished runs of a job, or of all jobs, by day (UTC). Runs that were purged count.",
-		Example: lines("carillon jobs stats demo.report", "carillon jobs stats --days 30"),
+	var app string
+	c := &cobra.Command{Use: "stats [key]", Short: "Count finished runs", Args: counted("the key of a job, or nothing for all jobs", 0, 1),
+		Long:    "Count the finished runs of a job, of an app, or of all jobs: of the last 24 hours, 7 and 30 days, and by day (UTC). Runs that were purged count.",
+		Example: lines("carillon jobs stats demo.report", "carillon jobs stats --app billing --days 30"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
-			path := "/stats"
-			if len(args) > 0 {
+			path, q := "/stats", url.Values{"days": {strconv.Itoa(days)}}
+			switch {
+			case len(args) > 0 && app != "":
+				return kernel.Invalid("a job and --app are given: want one of them")
+			case len(args) > 0:
 				path = jobPath(args[0]) + path
+			case app != "":
+				q.Set("app", app)
 			}
-			got, err := a.link.get(ctx, path, url.Values{"days": {strconv.Itoa(days)}})
+			got, err := a.link.get(ctx, path, q)
 			if err != nil && len(args) > 0 {
 				err = a.meant(ctx, args[0], err)
 			}
@@ -94,11 +100,30 @@ func (a *asker) jobsStats() *cobra.Command {
 			return a.show(view{raw: got.raw, text: func(p *page) { statsTable(p, &s) }})
 		}), ValidArgsFunction: a.completeKeys}
 	c.Flags().IntVar(&days, "days", 7, "number of days, today included, at most 35")
+	c.Flags().StringVar(&app, "app", "", "only the jobs of an app")
 	return c
 }
 
 func statsTable(p *page, s *api.Stats) {
-	head, rows := []string{"DAY"}, make([][]string, len(s.Days)+1)
+	head, rows := []string{"LAST"}, make([][]string, len(s.Periods))
+	for i, d := range s.Periods {
+		rows[i] = []string{d.Period, strconv.FormatInt(d.Runs, 10)}
+	}
+	head = append(head, "RUNS")
+	for _, state := range kernel.States() {
+		if state.Final() {
+			head = append(head, strings.ToUpper(state.String()))
+			for i, d := range s.Periods {
+				rows[i] = append(rows[i], strconv.FormatInt(d.States[state.String()], 10))
+			}
+		}
+	}
+	for i, d := range s.Periods {
+		rows[i] = append(rows[i], strconv.FormatInt(d.Failed, 10), average(d.Mean))
+	}
+	p.table(append(head, "FAILED ATTEMPTS", "AVERAGE"), rows)
+	p.line("")
+	head, rows = []string{"DAY"}, make([][]string, len(s.Days)+1)
 	for i, d := range s.Days {
 		rows[i] = []string{d.Day.Format("Mon 2006-01-02")}
 	}
@@ -115,6 +140,14 @@ func statsTable(p *page, s *api.Stats) {
 		rows[len(s.Days)] = append(rows[len(s.Days)], strconv.FormatInt(s.Total[name], 10))
 	}
 	p.table(head, rows)
+}
+
+// average is how long runs took on average.
+func average(seconds float64) string {
+	if seconds == 0 {
+		return "-"
+	}
+	return span(time.Duration(seconds * float64(time.Second)))
 }
 
 func (a *asker) jobsNext() *cobra.Command {

@@ -47,6 +47,7 @@ func stateOf(text string) (string, error) {
 
 func (a *asker) runsList() *cobra.Command {
 	var job, app, tag, match, state, worker, origin, code, parent, since, cursor string
+	var args []string
 	var limit int
 	var every watch
 	c := &cobra.Command{Use: "list", Short: "List live runs, then finished ones, newest first", Args: none,
@@ -62,6 +63,9 @@ func (a *asker) runsList() *cobra.Command {
 			q := url.Values{}
 			for name, text := range map[string]string{"job": job, "app": app, "tag": tag, "match": match, "state": state, "worker": worker, "origin": origin, "code": code, "parent": parent, "cursor": cursor} {
 				set(q, name, text)
+			}
+			for _, arg := range args {
+				q.Add("arg", arg)
 			}
 			if since != "" {
 				d, err := readSpan("--since", since)
@@ -99,6 +103,7 @@ func (a *asker) runsList() *cobra.Command {
 	f.StringVar(&state, "state", "", "only runs in this state, such as Processing or Terminated")
 	f.StringVar(&worker, "worker", "", "only runs on this worker")
 	f.StringVar(&code, "code", "", "only runs whose last attempt failed with this code")
+	f.StringArrayVar(&args, "arg", nil, "only runs with this argument, such as 'customer=c7'; its job declares it as searchable")
 	f.StringVar(&origin, "origin", "", "only runs of this origin: cron, misfire, code, api, person, retry, parent or backfill")
 	f.StringVar(&parent, "parent", "", "only children of this run")
 	f.StringVar(&since, "since", "", "only runs created within this time, such as 24h or 7d")
@@ -179,6 +184,8 @@ func runRemark(r *api.Run) string {
 	switch {
 	case r.Stuck:
 		return "stuck: cancelled, but the handler has not returned"
+	case r.Unconfirmed:
+		return "sent to " + clean(r.Worker) + ", not confirmed"
 	case r.Progress != nil:
 		return progressText(r.Progress)
 	case r.Error != "":
@@ -290,6 +297,9 @@ func runPage(p *page, r *api.Run) {
 	progress := ""
 	if r.Progress != nil {
 		progress = progressText(r.Progress)
+	}
+	if r.Unconfirmed {
+		state += ", sent to " + clean(r.Worker) + ", not confirmed"
 	}
 	p.facts("run", r.ID, "job", string(r.Job), "state", state, "stuck", p.paint(red, yes(r.Stuck, "cancelled, but the handler has not returned")),
 		"lingering", p.paint(yellow, yes(r.Lingering && !r.Stuck, "final, but the handler has not returned yet")), "origin", strings.TrimSpace(r.Origin+" "+clean(r.Actor)),

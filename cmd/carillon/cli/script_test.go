@@ -29,7 +29,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the answers in testdata")
 
 type order struct {
-	Item string `json:"item"`
+	Item string `json:"item" carillon:"search"`
 }
 
 // shop is a worker's jobs, one for each way in which a run can end.

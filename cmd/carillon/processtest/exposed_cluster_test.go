@@ -254,7 +254,7 @@ func TestExposedCluster(t *testing.T) {
 		}
 		rows := busstore.New(b, as)
 		for _, k := range []kernel.Command{
-			kernel.Claim{ID: held.ID, Worker: "h0", Attempt: 1}, kernel.Finish{ID: held.ID, Worker: "h0", Attempt: 1, Outcome: kernel.OutcomeSuccess}, kernel.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(plainJob)},
+			kernel.Start{ID: held.ID, Worker: "h0", Attempt: 1}, kernel.Finish{ID: held.ID, Worker: "h0", Attempt: 1, Outcome: kernel.OutcomeSuccess}, kernel.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(plainJob)},
 			kernel.Register{App: "process", Worker: "h0", Start: true, Job: kernel.Declaration{Key: jobs.Key(plainJob), Kind: kernel.Triggered, Version: 99}},
 		} {
 			r := rows.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: as.Actor(), Command: k}})

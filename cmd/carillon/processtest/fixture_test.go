@@ -37,6 +37,7 @@ type fixture struct {
 	data     string
 	journals string
 	args     []string // of the server
+	env      []string // of the server, in addition
 
 	server *process
 	client *client.Client
@@ -69,7 +70,7 @@ func (h *fixture) serve() time.Duration {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.server = start(h.t, "carillon server", path, nil, h.args...)
+	h.server = start(h.t, "carillon server", path, h.env, h.args...)
 	h.ready(h.server)
 	return time.Since(h.server.began)
 }

@@ -82,7 +82,7 @@ func killAtEachStep(t *testing.T, killWorker, killServer bool) {
 	if killServer {
 		h.serve()
 	}
-	attempts, times := uint32(1), 1
+	attempts, times := 1, 1
 	if killWorker {
 		attempts, times = 2, 2
 		h.hireHTTP("h2")

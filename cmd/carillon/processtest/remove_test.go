@@ -19,7 +19,7 @@ func (c *cluster) group(want int) {
 	await(c.t, fmt.Sprintf("%d NATS servers are a group", want), func() bool {
 		all := get[api.Cluster](c.fixture, "/api/v1/cluster").Nodes
 		for _, n := range all {
-			if n.Online && !strings.HasSuffix(n.NATS, fmt.Sprintf("a group of %d", want)) {
+			if n.Online && !strings.Contains(n.NATS, fmt.Sprintf(", %d other server", want-1)) {
 				return false
 			}
 		}

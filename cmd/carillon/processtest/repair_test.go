@@ -34,7 +34,7 @@ func TestRepairNode(t *testing.T) {
 	}{
 		{"wal/*.wal", func(b []byte) []byte { return b[:len(bytes.TrimRight(b, "\x00"))/2] }},
 		{"wal/wal-meta.db", func(b []byte) []byte { clear(b); return b }},
-		{"archive.db", func(b []byte) []byte { return bytes.Repeat([]byte("no"), len(b)/2) }},
+		{"archive/open", func(b []byte) []byte { return bytes.Repeat([]byte("no"), len(b)/2) }},
 	} {
 		hurt, well := c.nodes[i], c.nodes[(i+1)%3]
 		hurt.process.stop(t, syscall.SIGTERM)

@@ -59,7 +59,7 @@ func TestFrozenWorker(t *testing.T) {
 	late := h.enqueue(plainJob, task{First: awake, Until: over})
 	h.wrote(began, heeding.ID, 1)
 	h.wrote(began, late.ID, 1)
-	claimant := h.get(late.ID).Worker
+	holder := h.get(late.ID).Worker
 	one.freeze(t)
 	froze := time.Now()
 	h.frozen[one.pid()] = froze
@@ -74,10 +74,10 @@ func TestFrozenWorker(t *testing.T) {
 
 	// The leader usually notifies a worker that wakes before it sends anything. The store does not rely on that.
 	for _, command := range []kernel.Command{
-		kernel.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte(`{"attempt":1}`)},
-		kernel.Finish{ID: late.ID, Worker: claimant, Attempt: 1, Outcome: kernel.OutcomeFatal, Error: "late"},
-		kernel.Checkpoint{ID: late.ID, Worker: claimant, Attempt: 1, Data: []byte(`{}`)},
-		kernel.Returned{ID: late.ID, Worker: claimant, Attempt: 1},
+		kernel.Finish{ID: late.ID, Worker: holder, Attempt: 1, Outcome: kernel.OutcomeSuccess, Result: []byte(`{"attempt":1}`)},
+		kernel.Finish{ID: late.ID, Worker: holder, Attempt: 1, Outcome: kernel.OutcomeFatal, Error: "late"},
+		kernel.Checkpoint{ID: late.ID, Worker: holder, Attempt: 1, Data: []byte(`{}`)},
+		kernel.Returned{ID: late.ID, Worker: holder, Attempt: 1},
 	} {
 		if err := h.sendAs("one", command); !errors.Is(err, jobs.Stale) {
 			t.Errorf("%v of attempt 1 is answered with %v", command.Verb(), err)
