@@ -23,6 +23,7 @@ var floors = []struct {
 	may   []string // imports of the same floor that are allowed all the same
 }{
 	{0, "internal/plain", nil},
+	{0, "internal/pool", nil},
 	{0, "internal/outcome", nil},
 	{0, "internal/argschema", []string{"jobs", "internal/kernel", "internal/plain"}},
 	{0, "internal/fastjson", []string{"internal/plain"}},
@@ -32,7 +33,7 @@ var floors = []struct {
 	{0, "jobs/quartztrigger", []string{"jobs", "jobs/schedule"}},
 	{0, "internal/timetable", []string{"jobs", "jobs/schedule", "internal/kernel"}},
 	{0, "internal/sabotage", nil},
-	{0, "internal/dispatch", []string{"jobs"}},
+	{0, "internal/dispatch", []string{"internal/sabotage", "jobs"}},
 	{0, "internal/secretfile", []string{"internal/kernel"}},
 	{0, "internal/episode", []string{"jobs"}},
 
@@ -44,9 +45,10 @@ var floors = []struct {
 	{1, "execspec", nil},
 
 	{2, "metastore/memstore", nil},
-	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/raftstore/archive", "metastore/raftstore/daylogs", "metastore/raftstore/disk", "metastore/raftstore/link"}},
-	{2, "metastore/raftstore/archive", []string{"metastore/memstore", "metastore/raftstore/disk"}},
-	{2, "metastore/raftstore/daylogs", []string{"metastore/memstore", "metastore/raftstore/disk"}},
+	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/raftstore/archive", "metastore/raftstore/blocks", "metastore/raftstore/disk", "metastore/raftstore/link", "metastore/raftstore/loglines"}},
+	{2, "metastore/raftstore/archive", []string{"metastore/memstore", "metastore/raftstore/blocks", "metastore/raftstore/disk"}},
+	{2, "metastore/raftstore/blocks", nil},
+	{2, "metastore/raftstore/loglines", []string{"metastore/raftstore/blocks", "metastore/raftstore/disk"}},
 	{2, "metastore/raftstore/disk", nil},
 	{2, "metastore/raftstore/disk/fliptest", nil},
 	{2, "metastore/raftstore/link", nil},
@@ -85,7 +87,7 @@ var noBodies = []int{3, 4}
 var doors = map[string][]string{
 	"github.com/nats-io/nats.go":             {"bus/natsbus"},
 	"github.com/nats-io/nats-server/v2":      {"bus/natsbus/embedded"},
-	"go.etcd.io/bbolt":                       {"metastore/raftstore/archive", "metastore/raftstore", "metastore/raftstore/disk"},
+	"go.etcd.io/bbolt":                       {"metastore/raftstore", "metastore/raftstore/disk"},
 	"github.com/hashicorp/raft":              {"metastore/raftstore"},
 	"github.com/hashicorp/raft-boltdb/v2":    {"metastore/raftstore"},
 	"github.com/hashicorp/raft-wal":          {"metastore/raftstore"},
@@ -103,7 +105,7 @@ var doors = map[string][]string{
 	"github.com/prometheus/client_golang":    {"metrics"},
 	"github.com/oklog/run":                   {"controlplane", "worker", "embed", "cmd/carillon"},
 	"github.com/KimMachineGun/automemlimit":  {"cmd/carillon"},
-	"golang.org/x/sys":                       {"metastore/raftstore", "worker/execjob"},
+	"golang.org/x/sys":                       {"metastore/raftstore/disk", "worker/execjob"},
 	"golang.org/x/time":                      {"api"},
 	"github.com/carillon-scheduler/carillon": nil,
 }

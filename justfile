@@ -72,7 +72,7 @@ chaos:
 bench *scenarios="short":
     cd bench && go build -o ../bin/bench . && ../bin/bench {{scenarios}}
 
-# the same with every store, scenario and setting, in about an hour and a half, or parts of it: peers seconds stores large finished curves more pages
+# the same with every store, scenario and setting, in about an hour and a half, or parts of it: peers seconds stores large fairness finished curves more pages
 bench-full *parts:
     cd bench && go build -o ../bin/bench . && ../bin/bench full {{parts}}
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,7 @@ type fixture struct {
 	bus     *exec.Cmd   // NATS outside the server; nil = inside
 	workers []*exec.Cmd
 	client  *client.Client
-	offers  atomic.Int64 // messages of offers, once they are counted
+	pushes  atomic.Int64 // messages of pushes, once they are counted
 
 	looked sync.WaitGroup // looks of the server at itself
 
@@ -198,17 +199,38 @@ func (h *fixture) serveNATS(ctx context.Context) error {
 // workEnv holds the address of the bus of a process that is a worker of a cluster: so the test binary can be one, too.
 const workEnv = "CARILLON_BENCH_WORK"
 
+// postEnv holds the post of that worker.
+const postEnv = "CARILLON_BENCH_POST"
+
 // bound makes a process end with this one, even if this one is killed.
 func bound() *syscall.SysProcAttr { return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} }
 
+// post describes a worker process.
+type post struct {
+	App    string // "" = bench
+	Slots  int    // 0 = no limit
+	Slower int    // how many times as long as elsewhere its handlers take; 0 = once
+}
+
 // hire starts a worker process and reads its output.
-func (h *fixture) hire(ctx context.Context) error {
+func (h *fixture) hire(ctx context.Context) error { return h.hireFor(ctx, post{Slots: *slots}) }
+
+func (h *fixture) hireFor(ctx context.Context, p post) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
 	}
-	c := exec.CommandContext(ctx, self, fmt.Sprintf("-slots=%d", *slots), "-profile="+*profile)
-	c.Env = append(os.Environ(), workEnv+"="+h.url())
+	p.App = cmp.Or(p.App, "bench")
+	text, err := json.Marshal(p)
+	if err != nil {
+		return err
+	}
+	before, err := h.workersOf(p.App)
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, self, "-profile="+*profile)
+	c.Env = append(os.Environ(), workEnv+"="+h.url(), postEnv+"="+string(text))
 	c.Stderr, c.SysProcAttr = os.Stderr, bound()
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -220,8 +242,8 @@ func (h *fixture) hire(ctx context.Context) error {
 	h.workers = append(h.workers, c)
 	go h.listen(out)
 	for ctx.Err() == nil { // until its jobs are known
-		if _, err := h.get("/api/v1/jobs/bench.noop"); err == nil {
-			if w, err := h.get("/api/v1/workers"); err == nil && strings.Contains(w, "bench") {
+		if _, err := h.get("/api/v1/jobs/" + p.App + ".noop"); err == nil {
+			if n, err := h.workersOf(p.App); err == nil && n > before {
 				return nil
 			}
 		}
@@ -230,12 +252,20 @@ func (h *fixture) hire(ctx context.Context) error {
 	return errors.New("the worker did not register")
 }
 
+// workersOf is how many workers of an app the server knows.
+func (h *fixture) workersOf(app string) (int, error) {
+	w, err := h.get("/api/v1/workers")
+	return strings.Count(w, `"app":"`+app+`"`), err
+}
+
 func (h *fixture) listen(out io.Reader) {
 	for s := bufio.NewScanner(out); s.Scan(); {
 		var at startLine
 		if json.Unmarshal(s.Bytes(), &at) == nil {
 			h.mu.Lock()
-			h.starts[at.ID] = time.Unix(0, at.At)
+			if _, again := h.starts[at.ID]; !again {
+				h.starts[at.ID] = time.Unix(0, at.At)
+			}
 			h.mu.Unlock()
 		}
 	}
@@ -301,6 +331,7 @@ type noArgs struct {
 	Note     string `json:"note"`
 	N        int64  `json:"n"`
 	Report   bool   `json:"tell,omitempty"` // report when the handler began
+	Millis   int    `json:"ms,omitempty"`   // how long the handler takes
 }
 
 // hundred are arguments of about a hundred bytes.
@@ -319,21 +350,27 @@ var (
 )
 
 // work is the worker process.
-func work(url string, slots int) error {
+func work(url string, p post) error {
 	out := json.NewEncoder(os.Stdout)
 	var mu sync.Mutex
 	run := jobs.TriggeredFunc[noArgs](func(ctx context.Context, a noArgs) error {
 		if a.Report {
-			at := time.Now().UnixNano()
+			at := startLine{jobs.Attempt(ctx).Run, time.Now().UnixNano()}
 			mu.Lock()
-			defer mu.Unlock()
-			return out.Encode(startLine{jobs.Attempt(ctx).Run, at})
+			err := out.Encode(at)
+			mu.Unlock()
+			if err != nil {
+				return err
+			}
+		}
+		if a.Millis > 0 {
+			time.Sleep(time.Duration(a.Millis*max(1, p.Slower)) * time.Millisecond)
 		}
 		return nil
 	})
-	w, err := carillon.NewWorker(url, worker.Config{App: "bench", Name: "bench", Slots: slots},
-		jobs.NewTriggered(run, jobs.Options{Key: "bench.noop", KeepSucceeded: jobs.None}),
-		jobs.NewTriggered(run, jobs.Options{Key: "bench.one", MaxConcurrency: 1}))
+	w, err := carillon.NewWorker(url, worker.Config{App: p.App, Name: p.App, Slots: p.Slots},
+		jobs.NewTriggered(run, jobs.Options{Key: jobs.Key(p.App + ".noop"), KeepSucceeded: jobs.None}),
+		jobs.NewTriggered(run, jobs.Options{Key: jobs.Key(p.App + ".one"), MaxConcurrency: 1}))
 	if err != nil {
 		return err
 	}

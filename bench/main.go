@@ -19,6 +19,9 @@
 //	go run . heap        100,000 delayed runs and 10,000 jobs: heap, and restart to the first fire
 //	go run . http        runs of an HTTP job, a small request each, by carillon worker
 //	go run . onekey      1,000 runs of one job through one slot
+//	go run . uneven      two workers, of which one is ten times slower
+//	go run . deadhost    three workers under load, of which one's machine dies
+//	go run . flooded     one app's ten runs a second while another one enqueues 200,000 at once
 //	go run . pages       how fast pages are with a million finished runs, and what 200 dashboards cost
 //	go run . definitions a million recurring jobs: to register, to keep, to start again with
 //	go run . idle        what the server costs with 100,000 jobs of which none is due
@@ -77,7 +80,11 @@ func begin() error {
 		return workProcess(text)
 	}
 	if url := os.Getenv(workEnv); url != "" {
-		return profiled("worker", func() error { return work(url, *slots) })
+		var p post
+		if err := json.Unmarshal([]byte(os.Getenv(postEnv)), &p); err != nil {
+			return err
+		}
+		return profiled("worker", func() error { return work(url, p) })
 	}
 	names := flag.Args()
 	if len(names) == 0 {
@@ -114,6 +121,7 @@ func begin() error {
 // scenarios are those that only we run: each has a cluster of its own.
 var scenarios = map[string]func(context.Context, *fixture) (map[string]float64, error){
 	"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey, "pages": pages,
+	"uneven": uneven, "deadhost": deadHost, "flooded": flooded,
 	"definitions": definitions, "idle": idle, "finished": finished, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"time"
 
@@ -21,7 +20,7 @@ import (
 // natsEnv holds the address of a process that is a NATS server.
 const natsEnv = "CARILLON_BENCH_NATS"
 
-// beNATS is that process. Its parent removes the directory of its streams.
+// beNATS is that process.
 func beNATS(address string) error {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -31,11 +30,7 @@ func beNATS(address string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "nats")
-	if err != nil {
-		return err
-	}
-	s, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: n, JetStream: true, StoreDir: dir, MaxPayload: 8 << 20})
+	s, err := natsserver.NewServer(&natsserver.Options{Host: host, Port: n, MaxPayload: 8 << 20})
 	if err != nil {
 		return err
 	}
@@ -44,16 +39,14 @@ func beNATS(address string) error {
 	return nil
 }
 
-// count counts the messages of offers, as a listener on all lanes sees them.
+// count counts pushes, as a listener to all workers' subjects sees them.
 func (h *fixture) count() error {
 	nc, err := nats.Connect("nats://" + h.nats)
 	if err != nil {
 		return err
 	}
-	for _, lanes := range []string{"offer.>", "to.>"} {
-		if _, err := nc.Subscribe(lanes, func(*nats.Msg) { h.offers.Add(1) }); err != nil {
-			return err
-		}
+	if _, err := nc.Subscribe("to.>", func(*nats.Msg) { h.pushes.Add(1) }); err != nil {
+		return err
 	}
 	return nc.Flush()
 }

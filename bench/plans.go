@@ -51,6 +51,7 @@ var plans = map[string][]part{
 			{"carillon,carillon three,carillon postgres,carillon mariadb", "latency200,delayed", 1, single},
 		}},
 		{name: "large", about: "a million jobs, and what a hundred thousand cost while nothing happens", alone: []string{"definitions", "idle", "heap", "onekey"}},
+		{name: "fairness", about: "a slow worker, a dead host, an app that floods", alone: []string{"uneven", "deadhost", "flooded"}},
 		{name: "finished", about: "ten million runs", alone: []string{"finished"}},
 		{name: "curves", about: "how the cost grows", turns: []turns{{"carillon", "batch,x16", 3, []int{1, 2, 3, 4}}}, alone: []string{"sizes", "payloads", "backlog"}},
 		{name: "more", about: "more callers, more jobs a second, more systems", turns: []turns{

@@ -236,7 +236,7 @@ func flood(ctx context.Context, h *fixture) (map[string]float64, error) {
 	}
 	enqueued := time.Since(begin)
 	time.Sleep(60 * time.Second)
-	published := h.offers.Load()
+	published := h.pushes.Load()
 	timed := hundred
 	timed.Report = true
 	request, err := noop.Request(timed, jobs.WithPriority(50))

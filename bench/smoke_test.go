@@ -103,10 +103,12 @@ func TestSeconds(t *testing.T) {
 	}
 }
 
-// Each scenario that draws a curve has a figure for each of its points, and an idle server is watched.
+// Each scenario that draws a curve has a figure for each of its points, an idle server is watched, and every run starts
+// beside slow and dead workers.
 func TestCurves(t *testing.T) {
 	t.Parallel()
-	for name, wants := range map[string][]string{"sizes": {at(1), at(1000)}, "payloads": {at(100), at(100_000)}, "backlog": {at(0), at(2000)}, "idle": {"definitions"}} {
+	for name, wants := range map[string][]string{"sizes": {at(1), at(1000)}, "payloads": {at(100), at(100_000)}, "backlog": {at(0), at(2000)}, "idle": {"definitions"},
+		"uneven": {"jobs", "start_p99_ms"}, "deadhost": {"jobs", "start_p99_ms"}, "flooded": {"jobs", "flood_s"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

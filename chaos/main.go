@@ -56,7 +56,7 @@ func main() {
 	flag.DurationVar(&c.lasts, "for", 3*time.Minute, "how long faults are made")
 	flag.DurationVar(&c.gap, "gap", 3*time.Second, "time between a fault and the next, on average")
 	flag.Uint64Var(&c.seed, "seed", 1, "which faults, in which order")
-	flag.StringVar(&c.faults, "faults", "", "kinds of faults, with commas: kill, stop, cut, slow, wipe, clock, disk, roll, one by its name, or none; default all")
+	flag.StringVar(&c.faults, "faults", "", "kinds of faults, with commas: kill, stop, cut, slow, clock, disk, roll, one by its name, or none; default all")
 	flag.StringVar(&c.fires, "triggering", "leader", "which nodes fire due times: leader, or distributed (each node a share of the jobs; needs a database)")
 	flag.IntVar(&c.dues, "due-kills", 0, "kill the leader within a second around a due time so many times, before everything else")
 	flag.IntVar(&c.workers, "workers", 3, "worker processes")

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -56,7 +55,6 @@ var strikes = []fault{
 		return z.cutNode(ctx, true, wire{delay: time.Duration(20+z.control.IntN(200)) * time.Millisecond}, "slow")
 	}},
 	{"connections of all nodes reset", "slow", 2, "", (*nemesis).resetNodes},
-	{"what the bus keeps wiped", "wipe", 3, "", (*nemesis).wipe},
 	{"NATS server killed", "kill", 3, "sql", (*nemesis).killBus},
 	{"database killed", "kill", 2, "sql", (*nemesis).killRows},
 	{"leader's clock set", "clock", 3, "", (*nemesis).setClock},
@@ -324,7 +322,7 @@ func (z *nemesis) resetNodes(ctx context.Context) error {
 	return z.whole(ctx)
 }
 
-// killBus kills the NATS server, which forgets all offers.
+// killBus kills the NATS server.
 func (z *nemesis) killBus(ctx context.Context) error {
 	z.bus.down()
 	f := fell(judge.Kill, z.bus, "")
@@ -344,53 +342,6 @@ func (z *nemesis) killRows(ctx context.Context) error {
 	time.Sleep(z.between(z.control, 0, 5*time.Second))
 	err := z.database.Again()
 	z.write(f)
-	if err != nil {
-		return err
-	}
-	return z.whole(ctx)
-}
-
-// wipe deletes what the bus stores: a NATS server's streams while it runs, or its directory while it does not.
-func (z *nemesis) wipe(ctx context.Context) error {
-	if z.control.IntN(2) == 0 {
-		n := z.nodes[z.control.IntN(len(z.nodes))]
-		url := z.busURL
-		f := judge.Fault{Kind: judge.Wipe, Role: judge.Bus, Target: "streams", Begin: judge.Now()}
-		if url == "" {
-			url = n.busURL
-		}
-		gone, err := deleteStreams(ctx, url)
-		f.Note = fmt.Sprintf("%d streams deleted", gone)
-		z.write(f)
-		return err
-	}
-	if z.bus != nil {
-		z.bus.down()
-		f := fell(judge.Wipe, z.bus, "directory")
-		z.bus.kill()
-		err := os.RemoveAll(z.bus.data)
-		if up := z.bus.up(); err == nil {
-			err = up
-		}
-		z.write(f)
-		if err != nil {
-			return err
-		}
-		return z.whole(ctx)
-	}
-	n, note, err := z.victim(ctx, z.control.IntN(2) == 0)
-	if err != nil {
-		return err
-	}
-	n.down()
-	f, g := fell(judge.Kill, n.member, note), fell(judge.Wipe, n.member, "directory")
-	n.kill()
-	err = os.RemoveAll(filepath.Join(n.data, "nats"))
-	if up := n.up(); err == nil {
-		err = up
-	}
-	z.write(f)
-	z.write(g)
 	if err != nil {
 		return err
 	}

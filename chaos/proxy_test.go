@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -122,5 +123,32 @@ func TestWhoDials(t *testing.T) {
 	p.set("us", cut)
 	if echoes(t, dial(t, p), moment) {
 		t.Error("sent bytes come back")
+	}
+}
+
+// Connections from one port to several places are told apart.
+func TestSocketOf(t *testing.T) {
+	reuse := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		if err := c.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)
+		}); err != nil {
+			return err
+		}
+		return failed
+	}}
+	inodes := map[string]bool{}
+	for range 3 {
+		c, err := reuse.Dial("tcp", line(t, nil).listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		near, far := c.LocalAddr().(*net.TCPAddr), c.RemoteAddr().(*net.TCPAddr)
+		reuse.LocalAddr = near
+		inodes[socketOf(near, far)] = true
+	}
+	if len(inodes) != 3 || inodes[""] || inodes["0"] {
+		t.Errorf("three connections from one port have the inodes %v", inodes)
 	}
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"net"
 	"os"
@@ -15,11 +14,12 @@ import (
 // between two nodes must be cut by its dialler.
 func dialler(among func() []*process) func(net.Conn) string {
 	return func(c net.Conn) string {
-		remote, ok := c.RemoteAddr().(*net.TCPAddr)
-		if !ok {
+		theirs, ok := c.RemoteAddr().(*net.TCPAddr)
+		ours, ok2 := c.LocalAddr().(*net.TCPAddr)
+		if !ok || !ok2 {
 			return ""
 		}
-		inode := socketOf(remote)
+		inode := socketOf(theirs, ours)
 		if inode == "" {
 			return ""
 		}
@@ -32,24 +32,32 @@ func dialler(among func() []*process) func(net.Conn) string {
 	}
 }
 
-// socketOf is the inode of the socket that has this end, "" if there is none.
-func socketOf(local *net.TCPAddr) string {
-	f, err := os.Open("/proc/net/tcp")
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	ip := local.IP.To4()
-	if ip == nil {
-		return ""
-	}
-	want := fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], local.Port)
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if fields := strings.Fields(lines.Text()); len(fields) > 9 && fields[1] == want {
-			return fields[9]
+// socketOf is the inode of the socket between these ends, "" if there is none. Both ends count: a port may be that of
+// several connections, to other places, of which some have ended. The kernel's list is not read in one piece, so that
+// a line can be missed while others come and go: what is missing is looked for again.
+func socketOf(local, remote *net.TCPAddr) string {
+	near, far := hexAddress(local), hexAddress(remote)
+	for range 5 {
+		list, err := os.ReadFile("/proc/net/tcp")
+		if err != nil {
+			return ""
+		}
+		for line := range strings.Lines(string(list)) {
+			if f := strings.Fields(line); len(f) > 9 && f[1] == near && f[2] == far {
+				return f[9]
+			}
 		}
 	}
 	return ""
+}
+
+// hexAddress is an address as the kernel's list has it; "" for one that is not IPv4, which is in no line.
+func hexAddress(a *net.TCPAddr) string {
+	ip := a.IP.To4()
+	if ip == nil {
+		return ""
+	}
+	return fmt.Sprintf("%02X%02X%02X%02X:%04X", ip[3], ip[2], ip[1], ip[0], a.Port)
 }
 
 // holds reports whether a process has a socket open.

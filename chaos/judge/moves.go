@@ -35,6 +35,7 @@ func (j *judge) moves() {
 		j.v.looked(Illegal, 1)
 		j.v.looked(Stuck, 1)
 		j.judgeSteps(r)
+		j.judgeSent(r)
 		j.judgeEnd(r)
 		j.judgeFinish(r)
 		j.judgeResponses(r)
@@ -67,18 +68,41 @@ func (j *judge) judgeSteps(r *Run) {
 			j.illegal(r, "times of a run never go back", fmt.Sprintf("%s at %s follows %s", m.State, stamp(m.At.UnixNano()), stamp(at.UnixNano())))
 			return
 		}
-		want := attempt
-		if m.State == "Processing" {
-			want++
-		}
-		if m.Attempt != want && !cut {
-			j.illegal(r, fmt.Sprintf("attempt %d", want), fmt.Sprintf("%s in attempt %d", m.State, m.Attempt))
+		// A start that is taken back spends a number and leaves no move.
+		if expected, ok := follows(attempt, m.State, m.Attempt); !ok && !cut {
+			j.illegal(r, expected, fmt.Sprintf("%s in attempt %d", m.State, m.Attempt))
 			return
 		}
 		state, attempt, at = m.State, m.Attempt, m.At
 	}
-	if state != r.State || attempt != r.Attempt {
+	spent := (r.State == "Enqueued" || r.State == "Failed") && r.Attempt > attempt
+	if state != r.State || attempt != r.Attempt && !spent {
 		j.illegal(r, fmt.Sprintf("the state of the last move: %s in attempt %d", state, attempt), fmt.Sprintf("%s in attempt %d", r.State, r.Attempt))
+	}
+}
+
+// follows reports whether a move to a state may have an attempt's number, after one with another, and which it should
+// have.
+func follows(before uint32, state string, attempt uint32) (expected string, ok bool) {
+	switch state {
+	case "Processing":
+		return fmt.Sprintf("an attempt after %d", before), attempt > before
+	case "Cancelled", "Skipped":
+		return fmt.Sprintf("attempt %d or a later one", before), attempt >= before
+	}
+	return fmt.Sprintf("attempt %d", before), attempt == before
+}
+
+// judgeSent: what is sent to a worker that nothing happens to arrives there.
+func (j *judge) judgeSent(r *Run) {
+	for i, m := range r.Moves {
+		if i == 0 || m.State != "Failed" || m.Cause != "lost" || r.Moves[i-1].State != "Processing" {
+			continue
+		}
+		began := slices.ContainsFunc(j.attempts[r.ID], func(a *attempt) bool { return a.start.Attempt == m.Attempt })
+		if !began && !j.disturbed(r.Moves[i-1].At.UnixNano(), m.At.UnixNano()) {
+			j.illegal(r, fmt.Sprintf("attempt %d, which was sent to %s, begins there, since nothing happened", m.Attempt, m.By), "it never arrived")
+		}
 	}
 }
 

@@ -106,7 +106,6 @@ const (
 	Cut    = "cut"    // some or all of its messages are lost from Begin to End
 	Clock  = "clock"  // its wall clock is wrong by Step from Begin to End
 	Term   = "term"   // it gets a signal to stop, and transfers leadership
-	Wipe   = "wipe"   // what the bus keeps is gone
 	Full   = "full"   // its disk takes nothing more
 )
 

@@ -63,6 +63,16 @@ func (j *judge) judgeLease(r *Run, a *attempt) {
 	}
 }
 
+// firstOf returns the number of the first attempt of a run that was not taken back.
+func firstOf(r *Run) uint32 {
+	for _, m := range r.Moves {
+		if m.State == "Processing" {
+			return m.Attempt
+		}
+	}
+	return 1
+}
+
 // beyond measures work of a handler after its lease expired.
 func (j *judge) beyond(a *attempt) {
 	if !a.lapsed || a.end == nil || a.end.At.Mono <= a.until.Mono {
@@ -183,7 +193,7 @@ func (j *judge) late() {
 		if slices.ContainsFunc(j.policies(r), func(s *Spec) bool { return s.MaxConcurrency > 0 || len(s.Limits) > 0 }) {
 			continue
 		}
-		if list := j.attempts[r.ID]; len(list) > 0 && list[0].start.Attempt == 1 {
+		if list := j.attempts[r.ID]; len(list) > 0 && list[0].start.Attempt == firstOf(r) {
 			note("begun", r.Due.UnixNano(), list[0].start.At.Wall)
 		}
 	}

@@ -1,6 +1,7 @@
 package sabotage
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/chaos/judge"
 	"github.com/carillon-scheduler/carillon/controlplane"
+	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -39,12 +41,15 @@ type fixture struct {
 	mu    sync.Mutex
 	c     judge.Case
 	mute  map[int]bool // numbers of workers that are dead
+	begun map[jobs.ID]bool
+	rival *rival
 	hired int
 }
 
 func newFixture(t *testing.T) (h *fixture, tearDown func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	h = &fixture{t: t, ctx: ctx, begin: time.Now(), hub: membus.New(), mute: map[int]bool{}}
+	h = &fixture{t: t, ctx: ctx, begin: time.Now(), hub: membus.New(), mute: map[int]bool{}, begun: map[jobs.ID]bool{}}
+	h.rival = &rival{bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "rival"}), heads: map[bus.Address]bus.Push{}}
 	h.rows = &metastore.Local{Engine: memstore.New(memstore.Config{})}
 	return h, func() {
 		cancel()
@@ -80,10 +85,15 @@ type wire struct {
 	cut  chan struct{} // closed: nothing comes through
 	heal chan struct{} // closed: all does again
 	n    atomic.Uint64
+	gone sync.Map    // attempts whose next push finds nothing
+	slow atomic.Bool // what comes, comes late
+	calm atomic.Bool // nothing happens to pushes
+
+	rival *rival
 }
 
 func (h *fixture) wire(role bus.Role, name string) *wire {
-	w := &wire{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: role, Name: name}), cut: make(chan struct{}), heal: make(chan struct{})}
+	w := &wire{Bus: h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: role, Name: name}), cut: make(chan struct{}), heal: make(chan struct{}), rival: h.rival}
 	return w
 }
 
@@ -148,47 +158,82 @@ func (w *wire) Serve(ctx context.Context, service string, fn bus.Handler) error 
 	return w.Bus.Serve(serving, service, fn)
 }
 
-func (w *wire) Take(ctx context.Context, queue string, lane bus.Lane, want int) ([]bus.Offer, func(), error) {
+// Push has one of these happen to a push now and then: it is lost; it comes late, also when its worker has been cut off
+// meanwhile; it comes again when its runs have ended; its answer is lost, and then the worker seems to be gone.
+func (w *wire) Push(ctx context.Context, to bus.Address, push []byte) ([]byte, error) {
 	if w.dead() {
-		_ = silence(ctx)
-		return nil, nil, bus.ErrNoReceiver
+		return nil, silence(ctx)
 	}
-	return w.Bus.Take(ctx, queue, lane, want)
+	w.rival.note(to, push)
+	if w.calm.Load() {
+		return w.Bus.Push(ctx, to, push)
+	}
+	p, err := bus.DecodePush(push)
+	if err != nil {
+		return nil, err
+	}
+	first := dispatch.Attempt{Run: dispatch.Run{Tenant: to.Tenant, ID: p.Runs[0].ID}, N: p.Runs[0].Attempt}
+	if _, gone := w.gone.LoadAndDelete(first); gone {
+		return nil, bus.ErrNoReceiver
+	}
+	again := func(in time.Duration) {
+		push := bytes.Clone(push)
+		time.AfterFunc(in, func() { _, _ = w.Bus.Push(context.Background(), to, push) })
+	}
+	switch n := w.n.Add(1); {
+	case n%61 == 0:
+		return nil, silence(ctx)
+	case n%53 == 0:
+		again(300 * time.Millisecond)
+		return nil, silence(ctx)
+	case n%47 == 0:
+		again(25 * time.Second)
+		return nil, silence(ctx)
+	case n%5 == 0:
+		again(time.Second)
+	case n%37 == 0:
+		w.gone.Store(first, true)
+		_, _ = w.Bus.Push(ctx, to, push)
+		return nil, silence(ctx)
+	}
+	return w.Bus.Push(ctx, to, push)
 }
 
-func (w *wire) Receive(ctx context.Context, lane bus.Lane, fn func([]bus.Offer)) error {
-	return w.Bus.Receive(ctx, lane, func(list []bus.Offer) {
-		if !w.dead() {
-			fn(list)
+// late is how late a push comes that was sent while the line was cut: its attempt has expired by then.
+const late = 25 * time.Second
+
+// Accept gets what was sent while the line was cut when it is cut no more.
+func (w *wire) Accept(ctx context.Context, at bus.Address, fn func([]byte) ([]byte, func())) error {
+	return w.Bus.Accept(ctx, at, func(push []byte) ([]byte, func()) {
+		if w.slow.Load() {
+			time.Sleep(200 * time.Millisecond)
 		}
+		if w.dead() {
+			push := bytes.Clone(push)
+			time.AfterFunc(late, func() {
+				if _, then := fn(push); then != nil && !w.dead() {
+					then()
+				}
+			})
+			return []byte("cut"), nil
+		}
+		return fn(push)
 	})
-}
-
-// Offer loses some lists, and sends others twice.
-func (w *wire) Offer(ctx context.Context, queue string, lane bus.Lane, lists ...[]bus.Offer) error {
-	var out [][]bus.Offer
-	for _, list := range lists {
-		switch n := w.n.Add(1); {
-		case n%23 == 0:
-		case n%5 == 0:
-			out = append(out, list, list)
-		default:
-			out = append(out, list)
-		}
-	}
-	if len(lists) > 0 && len(out) == 0 {
-		return nil
-	}
-	return w.Bus.Offer(ctx, queue, lane, out...)
 }
 
 // shaky is a store behind a faulty connection: some fires are sent twice, some fail, some have an unknown outcome.
 type shaky struct {
 	metastore.Full
-	n *atomic.Uint64
+	n     *atomic.Uint64
+	rival *rival
 }
 
 func (s shaky) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if slices.ContainsFunc(batch, func(e kernel.Envelope) bool { _, start := e.Command.(kernel.Start); return start }) {
+		results := s.Full.Apply(ctx, slices.Clone(batch))
+		s.rival.start(ctx, s.Full, batch)
+		return results
+	}
 	if !slices.ContainsFunc(batch, func(e kernel.Envelope) bool { _, fire := e.Command.(kernel.Fire); return fire }) {
 		return s.Full.Apply(ctx, batch)
 	}
@@ -222,6 +267,8 @@ type turn struct {
 }
 
 // Lead makes the test the elector: a node leads when and as long as the test wants.
+func (n *node) Confirmed(uint64) time.Time { return time.Now() } // but for its cut line
+
 func (n *node) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
 	for {
 		select {
@@ -246,7 +293,7 @@ func (n *node) Lead(ctx context.Context, lead func(context.Context, uint64) erro
 func (h *fixture) node(name string, ahead time.Duration) *node {
 	n := &node{name: name, bus: h.wire(bus.Node, name), turns: make(chan turn, 1)}
 	n.ahead.Store(int64(ahead))
-	conf := controlplane.Config{Node: name, Store: shaky{h.rows, new(atomic.Uint64)}, Bus: n.bus, Elector: n,
+	conf := controlplane.Config{Node: name, Store: shaky{h.rows, new(atomic.Uint64), h.rival}, Bus: n.bus, Elector: n,
 		Clock:  &metastore.Clock{Wall: func() time.Time { return time.Now().Add(time.Duration(n.ahead.Load())) }},
 		Logger: slog.New(slog.NewTextHandler(h.t.Output(), nil))}
 	conf.Serve = func(ctx context.Context, term uint64, store metastore.Store) error {
@@ -283,6 +330,7 @@ func (h *fixture) lead(n *node) (depose func()) {
 type hired struct {
 	number int
 	bus    *wire
+	leave  func() // as after SIGTERM
 }
 
 func (h *fixture) hire(slots int) *hired {
@@ -300,8 +348,10 @@ func (h *fixture) hire(slots int) *hired {
 	if err != nil {
 		h.t.Fatal(err)
 	}
+	ctx, leave := context.WithCancel(h.ctx)
+	w.leave = leave
 	h.all.Go(func() {
-		_ = made.Run(h.ctx)
+		_ = made.Run(ctx)
 		_ = w.bus.Bus.Close()
 	})
 	return w
@@ -328,7 +378,11 @@ func (h *fixture) handle(ctx context.Context, number int, a task) error {
 	at := jobs.Attempt(ctx)
 	line := judge.Line{What: judge.Start, Key: string(at.Key), Run: at.Run.String(), Due: at.Due.UnixNano(), Attempt: at.Number, Worker: at.Worker, PID: number}
 	h.write(line)
-	err := a.work(ctx, at.Number)
+	h.mu.Lock()
+	first := !h.begun[at.Run]
+	h.begun[at.Run] = true
+	h.mu.Unlock()
+	err := a.work(ctx, first)
 	line.What, line.Outcome = judge.End, "ok"
 	if err != nil {
 		line.Outcome = err.Error()
@@ -352,8 +406,8 @@ func (h *fixture) write(l judge.Line) {
 	}
 }
 
-func (a task) work(ctx context.Context, attempt uint32) error {
-	if a.Sleeper > 0 && attempt == 1 {
+func (a task) work(ctx context.Context, first bool) error {
+	if a.Sleeper > 0 && first {
 		time.Sleep(time.Duration(a.Sleeper) * time.Millisecond)
 		return nil
 	}
@@ -362,7 +416,7 @@ func (a task) work(ctx context.Context, attempt uint32) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	if a.Fails && attempt == 1 {
+	if a.Fails && first {
 		return errors.New("no luck")
 	}
 	return nil

@@ -50,7 +50,7 @@ func story(t *testing.T) (c *judge.Case) {
 		for range most {
 			ask.ask("plain", task{Sleeper: 20_000, Millis: 20_000}, 0)
 		}
-		h.until(30 * time.Second)
+		h.until(33 * time.Second) // a worker that has not answered a push gets the next one after its heartbeat
 		healed := h.fault(judge.Fault{Kind: judge.Cut, Role: judge.Worker, Target: "w2", PID: all[1].number})
 		close(all[1].bus.cut)
 		h.until(60 * time.Second)
@@ -70,6 +70,21 @@ func story(t *testing.T) (c *judge.Case) {
 		restarted()
 		h.until(130 * time.Second)
 		h.read()
+
+		// What is sent to a worker while it is cut off comes when it is there again, and the runs have gone to others.
+		last := h.hire(slots)
+		h.until(133 * time.Second)
+		healed = h.fault(judge.Fault{Kind: judge.Cut, Role: judge.Worker, Target: fmt.Sprint("w", last.number), PID: last.number})
+		close(last.bus.cut)
+		n1.bus.calm.Store(true)
+		for range most {
+			ask.ask("plain", task{Millis: 100}, 0)
+		}
+		h.until(134 * time.Second)
+		n1.bus.calm.Store(false)
+		h.until(155 * time.Second)
+		close(last.bus.heal)
+		healed()
 		h.until(160 * time.Second)
 
 		// Its clock is set on, and it is cut off from all but the rows, so that it does not learn that another one
@@ -93,6 +108,21 @@ func story(t *testing.T) (c *judge.Case) {
 		behind()
 		h.c.Setup.Healed = h.now()
 
+		// A worker is about to leave while runs are on their way to it: it has some, and slots for more.
+		h.until(194500 * time.Millisecond)
+		n2.bus.calm.Store(true)
+		for range most / 2 {
+			ask.ask("plain", task{Millis: 1200}, 0)
+		}
+		h.until(195 * time.Second)
+		last.bus.slow.Store(true)
+		for range most {
+			ask.ask("plain", task{Millis: 100}, 0)
+		}
+		h.until(195*time.Second + 100*time.Millisecond)
+		last.leave()
+		n2.bus.calm.Store(false)
+
 		h.until(212*time.Second + 500*time.Millisecond)
 		for i := range specs {
 			if key := specs[i].Key; specs[i].Schedule != "" {
@@ -113,7 +143,7 @@ func (h *fixture) load() {
 	ask.n = 1 << 20 // its idempotency keys are its own
 	for time.Since(h.begin) < 210*time.Second {
 		time.Sleep(time.Duration(100+dice.IntN(100)) * time.Millisecond)
-		key := "plain" // mostly: an offer that is lost holds a slot for ten seconds
+		key := "plain" // mostly: a push that is lost holds a slot for a while
 		if n := dice.IntN(12); n < 3 {
 			key = []string{"one", "left", "right"}[n]
 		}
