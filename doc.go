@@ -17,7 +17,7 @@
 //	cmd/carillon  embed  carillon                     programs, and this package
 //	controlplane  worker  client  api  ui             the scheduler, on any store and bus
 //	ops                                               one function for each operation of users
-//	memstore raftstore busstore | membus natsbus      implementations of stores and buses
+//	memstore replica raftstore busstore | membus natsbus      implementations of stores and buses
 //	metastore                   | bus                 interface of stores       | interface of buses
 //	jobs  jobs/schedule                               jobs and runs             | due times
 //

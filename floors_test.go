@@ -45,7 +45,8 @@ var floors = []struct {
 	{1, "execspec", nil},
 
 	{2, "metastore/memstore", nil},
-	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/raftstore/archive", "metastore/raftstore/blocks", "metastore/raftstore/disk", "metastore/raftstore/link", "metastore/raftstore/loglines"}},
+	{2, "metastore/replica", []string{"metastore/memstore"}},
+	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/replica", "metastore/raftstore/archive", "metastore/raftstore/blocks", "metastore/raftstore/disk", "metastore/raftstore/link", "metastore/raftstore/loglines"}},
 	{2, "metastore/raftstore/archive", []string{"metastore/memstore", "metastore/raftstore/blocks", "metastore/raftstore/disk"}},
 	{2, "metastore/raftstore/blocks", nil},
 	{2, "metastore/raftstore/loglines", []string{"metastore/raftstore/blocks", "metastore/raftstore/disk"}},

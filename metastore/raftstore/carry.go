@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/loglines"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
 // Copying all content of a store to another: a backup, or a move to a database and back. Cluster, members and votes
@@ -36,9 +37,9 @@ type content struct {
 func (s *Store) Content() metastore.Content { return s.content() }
 
 func (s *Store) content() *content {
-	s.machine.moment.Lock()
-	defer s.machine.moment.Unlock()
-	return &content{rows: s.machine.engine.Capture(), archive: s.archive, ended: s.machine.ended(), logs: s.logs}
+	c := &content{archive: s.archive, logs: s.logs}
+	s.machine.Moment(func() { c.rows, c.ended = s.machine.Engine.Capture(), s.machine.ended() })
+	return c
 }
 
 func (c *content) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
@@ -104,7 +105,7 @@ func (s *Store) freeze() (err error) {
 
 // replay applies all that is in a directory whose node does not run, and returns the last entry and its term.
 func (s *Store) replay(snapshots raft.SnapshotStore) (index, term uint64, err error) {
-	s.machine.marks.diverged = func(error) {}
+	s.replaying = true
 	newest, err := s.restoreNewest(snapshots)
 	if err != nil {
 		return 0, 0, err
@@ -269,13 +270,13 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 	if err := s.log.SetUint64(keyTerm, term); err != nil { // the key that raft reads
 		return err
 	}
-	head := snapshotHead{rules: rules, index: last>>24 + 1, ended: last}
-	sink, err := alone(snapshots, raft.ServerID(s.node.ID), head.index, term)
+	head := replica.Head{Rules: rules, Index: last>>24 + 1, Ended: last}
+	sink, err := alone(snapshots, raft.ServerID(s.node.ID), head.Index, term)
 	if err != nil {
 		return err
 	}
 	var broken error
-	_, err = writeSnapshot(sink, head, func(yield func(kernel.Row) bool) {
+	_, err = replica.WriteSnapshot(sink, head, func(yield func(kernel.Row) bool) {
 		for row, err := range from.Rows(ctx) {
 			if broken = err; err != nil || !yield(row) {
 				return

@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
 // load runs jobs on the leader until it is stopped, and returns how many it has finished. Each caller rests between
@@ -178,8 +179,8 @@ func TestFetchIsTakenUp(t *testing.T) {
 	}
 }
 
-// replica is a state machine with an archive of its own.
-func replica(t *testing.T) *machine {
+// alike is a state machine with an archive of its own.
+func alike(t *testing.T) *machine {
 	t.Helper()
 	s := &Store{cfg: Config{Dir: t.TempDir(), SnapshotAfter: 1 << 30, Trailing: 1}.withDefaults(), failed: make(chan struct{}), failures: make(chan error, 1), stop: func() {}}
 	if _, _, err := s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
@@ -203,7 +204,7 @@ func (*sink) Cancel() error { return nil }
 // A snapshot taken after any entry, and the entries after it, make the same rows and the same archive.
 func TestSnapshotAtEveryIndex(t *testing.T) {
 	tests.Long(t)
-	long := replica(t)
+	long := alike(t)
 	var entries []*raft.Log
 	var hashes [][sha256.Size]byte
 	var snapshots []*sink
@@ -248,7 +249,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 		at = metastore.Stamp(envelopes, at.Add(20*time.Second), at)
 		data := encodeEntry(envelopes)
 		if i%11 == 5 {
-			data = encodeMark()
+			data = replica.Mark()
 		}
 		e := &raft.Log{Index: uint64(10 + 2*i), Type: raft.LogCommand, Data: data}
 		entries = append(entries, e)
@@ -256,7 +257,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 			live = nil // the entry above is not applied
 		}
 		apply(long, e)
-		hashes = append(hashes, long.engine.Hash())
+		hashes = append(hashes, long.Engine.Hash())
 		taken, err := long.Snapshot()
 		if err != nil {
 			t.Fatal(err)
@@ -265,7 +266,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 		if err := taken.Persist(to); err != nil {
 			t.Fatal(err)
 		}
-		snapshots, ended = append(snapshots, to), append(ended, taken.(*captured).head.ended)
+		snapshots, ended = append(snapshots, to), append(ended, taken.(*captured).head.Ended)
 	}
 	want := archivedBy(t, long)
 	log := raft.NewInmemStore()
@@ -275,34 +276,34 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 		}
 	}
 	for i := range snapshots {
-		m := replica(t)
+		m := alike(t)
 		if err := m.copyFrom(long, ended[i]); err != nil {
 			t.Fatal(err)
 		}
 		if err := m.Restore(io.NopCloser(bytes.NewReader(snapshots[i].Bytes()))); err != nil {
 			t.Fatal(err)
 		}
-		if m.engine.Hash() != hashes[i] {
+		if m.Engine.Hash() != hashes[i] {
 			t.Fatalf("restored at entry %d, the rows are others", i)
 		}
 		for _, e := range entries[i+1:] {
 			apply(m, e)
 		}
-		if m.engine.Hash() != hashes[len(hashes)-1] {
+		if m.Engine.Hash() != hashes[len(hashes)-1] {
 			t.Fatalf("restored at entry %d and continued from there, the rows differ", i)
 		}
 		if archivedBy(t, m) != want {
 			t.Fatalf("restored at entry %d, the archive is another", i)
 		}
 		// Without the archive nothing is applied before that is complete.
-		if late := replica(t); ended[i] > 0 {
+		if late := alike(t); ended[i] > 0 {
 			if err := late.Restore(io.NopCloser(bytes.NewReader(snapshots[i].Bytes()))); err != nil {
 				t.Fatal(err)
 			}
 			for rest := entries[i+1:]; len(rest) > 0; rest = rest[min(len(rest), 7):] {
 				late.ApplyBatch(rest[:min(len(rest), 7)])
 			}
-			if _, lacks, err := late.catchUp(log); !lacks || err != nil || !late.isBehind() || late.engine.Hash() != hashes[i] {
+			if _, lacks, err := late.catchUp(log); !lacks || err != nil || !late.isBehind() || late.Engine.Hash() != hashes[i] {
 				t.Fatalf("restored at entry %d without the archive, it continues: %v", i, err)
 			}
 			if err := late.copyFrom(long, ended[i]); err != nil {
@@ -314,12 +315,12 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if late.isBehind() || late.engine.Hash() != hashes[len(hashes)-1] || archivedBy(t, late) != want {
+			if late.isBehind() || late.Engine.Hash() != hashes[len(hashes)-1] || archivedBy(t, late) != want {
 				t.Fatalf("restored at entry %d, and brought up to date later, rows or archive are others", i)
 			}
 		}
 		// Truncated, or with a bit changed anywhere, it is not restored at all.
-		was := m.engine.Hash()
+		was := m.Engine.Hash()
 		for _, n := range []int{1, snapshots[i].Len() / 2, snapshots[i].Len() - 1} {
 			hurt := bytes.Clone(snapshots[i].Bytes())
 			hurt[n] ^= 4
@@ -327,7 +328,7 @@ func TestSnapshotAtEveryIndex(t *testing.T) {
 				t.Fatalf("a damaged snapshot is restored")
 			}
 		}
-		if m.engine.Hash() != was {
+		if m.Engine.Hash() != was {
 			t.Fatal("a damaged snapshot has changed the rows")
 		}
 	}

@@ -2,89 +2,18 @@ package raftstore
 
 import (
 	"context"
-	"crypto/sha256"
-	"errors"
-	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
-	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
-// Nodes that have applied the same entries have the same rows, or one of them is damaged. Every few minutes the
-// leader writes a mark into the log; every node takes a fingerprint of its rows there, in the background, and the
-// leader writes its own as the verdict. A node that differs reports it and stops: its answers would be wrong. No
-// program can decide alone which node is right, so nothing is overwritten automatically.
-
-// checkEvery is how often marks are written by default.
+// checkEvery is how often the nodes compare their rows by default.
 var checkEvery = 5 * time.Minute
 
 // ErrDiverged is the error of a store whose rows differ from its cluster's. To repair it, open it with Config.Repair,
 // which takes everything from the others.
-var ErrDiverged = errors.New("the rows of this node are not those of the leader")
-
-// marks stores the fingerprints of the last marks.
-type marks struct {
-	diverged func(error)
-
-	mu    sync.Mutex
-	taken []*fingerprint
-}
-
-// fingerprint is that of one mark; hash is set once done is closed.
-type fingerprint struct {
-	index uint64
-	done  chan struct{}
-	hash  [sha256.Size]byte
-}
-
-// take begins the fingerprint of the rows at a mark.
-func (m *marks) take(index uint64, rows *memstore.Snapshot) {
-	f := &fingerprint{index: index, done: make(chan struct{})}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.taken = append(m.taken, f); len(m.taken) > 3 {
-		m.taken = m.taken[1:]
-	}
-	go func() {
-		f.hash = rows.Hash()
-		close(f.done)
-	}()
-}
-
-// at is the fingerprint at a mark, or nil: a snapshot took this node past it.
-func (m *marks) at(index uint64) *fingerprint {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, f := range m.taken {
-		if f.index == index {
-			return f
-		}
-	}
-	return nil
-}
-
-// forget drops all fingerprints: the rows have been replaced.
-func (m *marks) forget() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.taken = nil
-}
-
-// judge compares with the leader.
-func (m *marks) judge(v verdict) {
-	f := m.at(v.index)
-	if f == nil {
-		return
-	}
-	go func() {
-		if <-f.done; f.hash != v.hash {
-			m.diverged(fmt.Errorf("%w: at log entry %d they have the fingerprint %x, the leader's have %x; open this node with repair to take everything from the others",
-				ErrDiverged, v.index, f.hash[:8], v.hash[:8]))
-		}
-	}()
-}
+var ErrDiverged = replica.ErrDiverged
 
 // compare has all nodes compare their rows now and then, while this one leads others.
 func (s *Store) compare(ctx context.Context) {
@@ -101,43 +30,8 @@ func (s *Store) compare(ctx context.Context) {
 			continue
 		}
 		var err error
-		if last, err = s.compareChanges(ctx, last); err != nil && ctx.Err() == nil {
+		if last, err = s.CompareChanges(ctx, last); err != nil && ctx.Err() == nil {
 			s.episodes.Failed(slog.LevelWarn, "", "the nodes' rows could not be compared", "err", err)
 		}
 	}
-}
-
-// compareChanges compares unless the commit at index last was the last one. It returns which one was when it began:
-// the mark may precede later commits.
-func (s *Store) compareChanges(ctx context.Context, last uint64) (uint64, error) {
-	now := s.machine.committed.Load()
-	if now == last {
-		return last, nil
-	}
-	if err := s.Compare(ctx); err != nil {
-		return last, err
-	}
-	return now, nil
-}
-
-// Compare has all nodes compare their rows with those of this one, which must lead. It returns when the verdict is
-// committed; a node that differs ends its store with ErrDiverged.
-func (s *Store) Compare(ctx context.Context) error {
-	mark := s.raft.Apply(encodeMark(), enqueueTimeout)
-	if err := mark.Error(); err != nil {
-		return fmt.Errorf("compare rows: %w", outcome(err))
-	}
-	f := s.machine.marks.at(mark.Index())
-	if f == nil {
-		return errors.New("compare rows: another comparison came between")
-	}
-	select {
-	case <-f.done:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if err := s.raft.Apply(verdict{f.index, f.hash}.encode(), enqueueTimeout).Error(); err != nil {
-		return fmt.Errorf("compare rows: %w", outcome(err))
-	}
-	return nil
 }

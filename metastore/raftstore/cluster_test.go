@@ -269,8 +269,8 @@ func (c *cluster) same() {
 			name string
 			of   func(*Store) any
 		}{
-			{"last entry", func(s *Store) any { index, _, _ := s.machine.bounds.now(); return index }},
-			{"rows", func(s *Store) any { return s.machine.engine.Hash() }},
+			{"last entry", func(s *Store) any { index, _, _ := s.machine.Bounds.Now(); return index }},
+			{"rows", func(s *Store) any { return s.machine.Engine.Hash() }},
 			{"archive", func(s *Store) any { return archived(c.t, s) }},
 		} {
 			eventually(c.t, fmt.Sprintf("node %d has the leader's %s", i+1, what.name), func() bool { return what.of(s) == what.of(leader) })

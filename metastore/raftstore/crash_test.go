@@ -180,13 +180,13 @@ func TestBoundedAndReopened(t *testing.T) {
 				do(t, s, batch...)
 				biggest = max(biggest, sizeOf(t, c.Dir))
 				if step%17 == 0 {
-					hash := s.machine.engine.Hash()
+					hash := s.machine.Engine.Hash()
 					if err := s.Close(); err != nil {
 						t.Fatal(err)
 					}
 					s = open(t, c)
 					reopened++
-					if s.machine.engine.Hash() != hash {
+					if s.machine.Engine.Hash() != hash {
 						t.Fatalf("after step %d the rows are others", step)
 					}
 				}

@@ -182,7 +182,7 @@ func (s *Store) acceptable(from *link.Hello, old string) error {
 	if skew := time.Until(from.Now); skew.Abs() > mostSkew {
 		return kernel.Refuse(jobs.Conflict, "the clock of the node is off by %v: set it right first", skew.Round(time.Second))
 	}
-	if inForce := s.machine.inForce(); from.ApplyVersion < inForce {
+	if inForce := s.machine.InForce(); from.ApplyVersion < inForce {
 		return kernel.Refuse(jobs.Conflict, "the node knows version %d of the rules, and version %d is in force here: start a newer program there", from.ApplyVersion, inForce)
 	}
 	for _, is := range s.servers() {
@@ -204,7 +204,7 @@ func (s *Store) acceptable(from *link.Hello, old string) error {
 
 // invites reports whether an invitation is valid for a node now.
 func (s *Store) invites(k kernel.Join) (good bool) {
-	s.machine.engine.Update(func(tx metastore.Tx) { good = metastore.Invited(tx, k, jobs.DefaultTenant, s.cfg.Now()) })
+	s.machine.Engine.Update(func(tx metastore.Tx) { good = metastore.Invited(tx, k, jobs.DefaultTenant, s.cfg.Now()) })
 	return good
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
 // Log chooses the library that stores the raft log. DESIGN.md has the figures.
@@ -203,7 +204,7 @@ func (l *raftLog) check(after uint64) error {
 				return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d has the number %d", i, entry.Index)}
 			}
 			if entry.Type == raft.LogCommand {
-				if err := checkEntry(entry.Data, l.knows); errors.Is(err, errEntryVersion) || errors.Is(err, metastore.ErrTooOld) {
+				if err := replica.CheckEntry(entry.Data, l.knows); errors.Is(err, replica.ErrEntryVersion) || errors.Is(err, metastore.ErrTooOld) {
 					return fmt.Errorf("entry %d: %w", i, err)
 				} else if err != nil {
 					return &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d: %v", i, err)}
@@ -280,6 +281,8 @@ func (l *raftLog) Set(key, value []byte) error {
 	summed := binary.LittleEndian.AppendUint32(slices.Clone(value), stableSum(key, value))
 	return l.write(func() error { return l.stable.Set(key, summed) })
 }
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func stableSum(key, value []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, value)
@@ -363,7 +366,7 @@ func (l *raftLog) GetLog(index uint64, entry *raft.Log) error {
 		return nil
 	}
 	// The machine stops at an entry of newer rules: raft panics if it cannot read an entry.
-	if err := checkEntry(entry.Data, l.knows); err != nil && !errors.Is(err, metastore.ErrTooOld) {
+	if err := replica.CheckEntry(entry.Data, l.knows); err != nil && !errors.Is(err, metastore.ErrTooOld) {
 		err = fmt.Errorf("read log: %w", &disk.Damaged{Path: l.path, What: fmt.Sprintf("entry %d: %v", index, err)})
 		l.fail(err)
 		return err

@@ -282,7 +282,7 @@ func refusal(err error) reply {
 
 // status is the state of this node.
 func (s *Store) status() status {
-	index, since, taken := s.machine.bounds.now()
+	index, since, taken := s.machine.Bounds.Now()
 	_, archived := s.archive.Size()
 	st := status{Now: s.cfg.Now(), Applied: index, LogBytes: since, ArchiveBytes: archived, Snapshot: taken, Ended: s.archive.Last(), ApplyVersion: s.cfg.knows}
 	if r := s.raftNow(); r != nil {

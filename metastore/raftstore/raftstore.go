@@ -6,7 +6,7 @@
 // and which give its answers. Snapshots of the rows let the log be cut; runs that settle go to the archive at once
 // and are never part of a snapshot. One node is a raft of one voter; others join it with a token, or by a secret.
 //
-// Where to start: Open and Join, then commit.go for the way of a command and machine.go for what a replica does;
+// Where to start: Open and Join, then append.go and machine.go for how raft carries the entries of a replica;
 // member.go is the cluster. A directory holds node.json, node.key, raft.db (or wal), snapshots, archive
 // and logs. DESIGN.md has the figures.
 package raftstore
@@ -30,11 +30,11 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
-	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/archive"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/loglines"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
 // Config configures a store. Dir is required; other fields are optional.
@@ -117,19 +117,12 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// reads is the reads of the rows.
-type reads interface {
-	metastore.Reader
-	metastore.Agenda
-}
-
 // Store is a durable store.
 type Store struct {
-	reads
+	*replica.Replica
 	cfg      Config
 	episodes *episode.Log
 	identity *Identity
-	group    *metastore.Group
 	machine  *machine
 	archive  *archive.Archive
 	logs     *loglines.Logs
@@ -160,9 +153,7 @@ type Store struct {
 	standForElection func()
 	progress         func() // called when a part of the archive arrived; nil = no waiter
 
-	order sync.Mutex // orders stamps like the log
-	room  []byte     // where entries are encoded; guarded by order
-	last  time.Time  // of the last commit
+	replaying bool // the directory is only read: nobody can compare it
 
 	ctx      context.Context // ends with the store
 	stop     context.CancelFunc
@@ -178,6 +169,7 @@ type Store struct {
 
 var (
 	_ metastore.Full     = (*Store)(nil)
+	_ replica.Log        = (*Store)(nil)
 	_ metastore.Measured = (*Store)(nil)
 	_ metastore.Retainer = (*Store)(nil)
 )
@@ -325,11 +317,9 @@ func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, 
 	if s.log, err = openLog(&c, s.fail); err != nil {
 		return nil, false, err
 	}
-	engine := memstore.New(memstore.Config{Archive: s.archive})
-	s.reads = engine
-	s.machine = &machine{engine: engine, archive: s.archive, knows: c.knows, fail: s.fail, marks: &marks{diverged: s.fail}, behind: behind{wake: make(chan struct{}, 1)},
-		bounds: &bounds{after: c.SnapshotAfter, replay: c.replay, trailing: c.Trailing, due: make(chan struct{}, 1)}}
-	s.group = metastore.NewGroup(maxCommands, commitsInFlight, s.commit)
+	rows := replica.NewMachine(replica.MachineConfig{History: s.archive, Knows: c.knows, Fail: s.fail, Diverged: s.diverged, SnapshotAfter: c.SnapshotAfter, Replay: c.replay, Trailing: c.Trailing})
+	s.machine = &machine{Machine: rows, archive: s.archive, fail: s.fail, behind: behind{wake: make(chan struct{}, 1)}}
+	s.Replica = replica.New(replica.Config{Machine: rows, Log: s, Now: c.Now, MayRaise: s.mayRaise, Raising: &s.changes})
 	if snapshots, err = raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to); err != nil {
 		return nil, false, err
 	}
@@ -348,7 +338,7 @@ func (s *Store) keepShort(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.machine.bounds.due:
+		case <-s.machine.Bounds.Due():
 		}
 		if err := s.snapshot(); err != nil && ctx.Err() == nil {
 			s.fail(fmt.Errorf("take a snapshot in %s: %w", s.cfg.Dir, err))
@@ -360,7 +350,7 @@ func (s *Store) keepShort(ctx context.Context) {
 // snapshot writes the rows to disk and cuts the log.
 func (s *Store) snapshot() error {
 	now := s.raft.ReloadableConfig()
-	now.TrailingLogs = s.machine.bounds.begin()
+	now.TrailingLogs = s.machine.Bounds.Begin()
 	if err := s.raft.ReloadConfig(now); err != nil {
 		return err
 	}
@@ -382,6 +372,13 @@ func (s *Store) fail(err error) {
 	})
 }
 
+// diverged stops the store because its rows are not the leader's.
+func (s *Store) diverged(err error) {
+	if !s.replaying {
+		s.fail(fmt.Errorf("%w; open this node with repair to take everything from the others", err))
+	}
+}
+
 // Err delivers the one error after which the store does nothing more, mostly a disk's: the process should end.
 func (s *Store) Err() <-chan error { return s.failures }
 
@@ -390,8 +387,8 @@ func (s *Store) Logs() metastore.Logs { return s.logs }
 
 // Stats returns measurements of commits, the log and the archive.
 func (s *Store) Stats() metastore.Stats {
-	stats := s.group.Stats()
-	index, since, taken := s.machine.bounds.now()
+	stats := s.Replica.Stats()
+	index, since, taken := s.machine.Bounds.Now()
 	stats.Raft = &metastore.RaftStats{Term: s.raft.CurrentTerm(), Applied: index, LogBytes: since, Snapshot: taken}
 	files, bytes := s.archive.Size()
 	stats.Archive = &metastore.ArchiveStats{Files: files, Bytes: bytes}

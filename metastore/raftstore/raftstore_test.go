@@ -81,7 +81,7 @@ func TestReopen(t *testing.T) {
 			}
 			// In the log, after the snapshot.
 			do(t, s, kernel.Revoke{ID: "bbbb2222"}, kernel.Configure{MaxJobs: new(9)})
-			hash := s.machine.engine.Hash()
+			hash := s.machine.Engine.Hash()
 			if err := s.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -92,7 +92,7 @@ func TestReopen(t *testing.T) {
 			if tests.Rough() && took > 10*time.Second {
 				t.Errorf("it took %v", took)
 			}
-			if s.machine.engine.Hash() != hash {
+			if s.machine.Engine.Hash() != hash {
 				t.Error("the rows are not the same")
 			}
 			reopened(t, s)

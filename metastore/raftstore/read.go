@@ -113,7 +113,7 @@ func (s *Store) has(r *raft.Raft, upTo uint64) bool {
 	if r.AppliedIndex() < upTo {
 		return false
 	}
-	applied, _, _ := s.machine.bounds.now()
+	applied, _, _ := s.machine.Bounds.Now()
 	for i := upTo; i > applied; i-- {
 		var e raft.Log
 		if err := s.log.GetLog(i, &e); err != nil {

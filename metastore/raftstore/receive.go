@@ -94,7 +94,7 @@ func (s *Store) install(ctx context.Context, to chan<- raft.RPC, rpc raft.RPC, p
 	defer file.Close()
 	answer := make(chan raft.RPCResponse, 1)
 	select {
-	case to <- raft.RPC{Command: rpc.Command, Reader: bufio.NewReaderSize(file, blockSize), RespChan: answer}:
+	case to <- raft.RPC{Command: rpc.Command, Reader: bufio.NewReaderSize(file, 256<<10), RespChan: answer}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

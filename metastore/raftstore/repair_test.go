@@ -12,10 +12,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
 // ended waits for the error that ends a store.
@@ -48,7 +51,7 @@ func TestDivergence(t *testing.T) {
 	wrong := c.follower()
 	i := c.index(wrong)
 	// Corrupted memory, a bug: one row more than the others have.
-	wrong.machine.engine.Update(func(tx metastore.Tx) {
+	wrong.machine.Engine.Update(func(tx metastore.Tx) {
 		tx.Put(&kernel.Gate{Tenant: "t", Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
 	})
 	do(t, leader, creates(3)...) // the next comparison comes by itself
@@ -84,19 +87,25 @@ func TestCommitsDuringAComparison(t *testing.T) {
 		for done := false; !done; {
 			before := last
 			var err error
-			if last, err = s.compareChanges(ctx, before); err != nil {
+			if last, err = s.CompareChanges(ctx, before); err != nil {
 				t.Fatal(err)
 			}
 			// It has nothing to do: then nothing is committed behind its mark, unless there is more to come.
 			if last == before {
 				commits.Wait()
-				done = s.machine.committed.Load() == last
+				done = s.machine.Committed() == last
 			}
 		}
-		s.machine.marks.mu.Lock()
-		mark := s.machine.marks.taken[len(s.machine.marks.taken)-1].index
-		s.machine.marks.mu.Unlock()
-		if commit := s.machine.committed.Load(); mark < commit {
+		mark := must(s.log.LastIndex())
+		for e := new(raft.Log); ; mark-- {
+			if err := s.log.GetLog(mark, e); err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == raft.LogCommand && len(e.Data) == len(replica.Mark()) {
+				break
+			}
+		}
+		if commit := s.machine.Committed(); mark < commit {
 			t.Fatalf("round %d: the commit at %d is behind the mark at %d and is never compared", round, commit, mark)
 		}
 	}

@@ -40,7 +40,7 @@ func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 	return storetest.Harness{
 		Store: s,
 		Clock: clock,
-		Rows:  func() iter.Seq[kernel.Row] { return s.machine.engine.Capture().Rows() },
+		Rows:  func() iter.Seq[kernel.Row] { return s.machine.Engine.Capture().Rows() },
 		Crash: func(t *testing.T) storetest.Harness {
 			t.Helper()
 			left := c
@@ -90,10 +90,10 @@ type roving struct {
 
 // Retain has all nodes purge, each by itself.
 func (r roving) Retain(ctx context.Context, what metastore.Retention) (done metastore.Retained, err error) {
-	index, _, _ := r.cluster.leader().machine.bounds.now()
+	index, _, _ := r.cluster.leader().machine.Bounds.Now()
 	for _, s := range r.cluster.stores {
 		eventually(r.cluster.t, "the node has all that was applied", func() bool {
-			at, _, _ := s.machine.bounds.now()
+			at, _, _ := s.machine.Bounds.Now()
 			return at >= index && s.Whole()
 		})
 		if done, err = s.Retain(ctx, what); err != nil {
@@ -111,9 +111,9 @@ func (r roving) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.
 		if slices.ContainsFunc(results, late) && ctx.Err() == nil {
 			continue
 		}
-		index, _, _ := leader.machine.bounds.now()
+		index, _, _ := leader.machine.Bounds.Now()
 		eventually(r.cluster.t, "the node has all that was applied", func() bool {
-			at, _, _ := r.machine.bounds.now()
+			at, _, _ := r.machine.Bounds.Now()
 			return at >= index
 		})
 		return results
@@ -127,7 +127,7 @@ func harnessOfThree(t *testing.T, c *cluster, clock *storetest.Clock, random *ra
 	return storetest.Harness{
 		Store: roving{s, c},
 		Clock: clock,
-		Rows:  func() iter.Seq[kernel.Row] { return s.machine.engine.Capture().Rows() },
+		Rows:  func() iter.Seq[kernel.Row] { return s.machine.Engine.Capture().Rows() },
 		Crash: func(t *testing.T) storetest.Harness {
 			t.Helper()
 			i := random.IntN(len(c.stores))

@@ -5,13 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Members may be programs of two versions while they are replaced one by one. The version of the rules in force
@@ -23,32 +21,10 @@ import (
 // finalizeAfter is how long all members of a leader know a newer version before it puts that in force by itself.
 const finalizeAfter = 24 * time.Hour
 
-// ApplyVersion is the version of the rules in force, as far as this node has applied its log.
-func (s *Store) ApplyVersion() uint32 { return s.machine.inForce() }
-
-// allowed refuses what the version of the rules in force does not allow.
-func (s *Store) allowed(ctx context.Context, batch []kernel.Envelope, apply func([]kernel.Envelope) []metastore.Result) []metastore.Result {
-	if slices.ContainsFunc(batch, func(e kernel.Envelope) bool { return e.Command.Verb() == kernel.VerbFinalizeUpgrade }) {
-		s.changes.Lock() // no node joins meanwhile
-		defer s.changes.Unlock()
-	}
-	return metastore.Rules{
-		Known: s.cfg.knows,
-		InForce: func(needed uint32) (uint32, error) {
-			if inForce := s.machine.inForce(); inForce >= needed {
-				return inForce, nil
-			}
-			err := s.Linearizable(ctx) // a new leader may not have applied the raised version yet
-			return s.machine.inForce(), err
-		},
-		MayRaise: func(to uint32) error { return s.mayRaise(ctx, to) },
-	}.Allowed(batch, apply)
-}
-
 // mayRaise returns why a version of the rules cannot be put in force yet. Earlier answers of members do not count: an
 // older program may have replaced them since.
 func (s *Store) mayRaise(ctx context.Context, to uint32) error {
-	if to <= s.machine.inForce() {
+	if to <= s.machine.InForce() {
 		return nil
 	}
 	if err := s.leads(); err != nil {
@@ -76,13 +52,13 @@ func (s *Store) mayRaise(ctx context.Context, to uint32) error {
 // finalize puts the version that this node knows in force once all members have known it for a day, while this node
 // leads.
 func (s *Store) finalize(ctx context.Context) {
-	if s.machine.inForce() >= s.cfg.knows {
+	if s.machine.InForce() >= s.cfg.knows {
 		return
 	}
 	var since time.Time // all members know it
 	tick := time.NewTicker(min(time.Minute, s.cfg.finalizeAfter/4))
 	defer tick.Stop()
-	for s.machine.inForce() < s.cfg.knows {
+	for s.machine.InForce() < s.cfg.knows {
 		select {
 		case <-ctx.Done():
 			return

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
 // announce has one node send another what a leader would: how far the log is committed, if it is more than a
@@ -193,9 +194,9 @@ func TestNotWholeWhileBehind(t *testing.T) {
 	c.same()
 	eventually(t, "it is whole", joins.Whole)
 	taken := new(sink)
-	index, _, _ := s.machine.bounds.now()
+	index, _, _ := s.machine.Bounds.Now()
 	// Of a leader where more has ended than anywhere.
-	if _, err := writeSnapshot(taken, snapshotHead{s.machine.inForce(), index, s.archive.Last() + 1}, s.machine.engine.Capture().Rows()); err != nil {
+	if _, err := replica.WriteSnapshot(taken, replica.Head{Rules: s.machine.InForce(), Index: index, Ended: s.archive.Last() + 1}, s.machine.Engine.Capture().Rows()); err != nil {
 		t.Fatal(err)
 	}
 	if err := joins.machine.Restore(io.NopCloser(bytes.NewReader(taken.Bytes()))); err != nil {
@@ -205,7 +206,7 @@ func TestNotWholeWhileBehind(t *testing.T) {
 	if joins.Whole() {
 		t.Error("it is whole without the runs that have ended")
 	}
-	if now, _, _ := joins.machine.bounds.now(); now != index {
+	if now, _, _ := joins.machine.Bounds.Now(); now != index {
 		t.Errorf("it has applied entry %d behind a gap of the archive", now)
 	}
 	for _, err := range joins.Content().Ended(ctx) {

@@ -1,4 +1,4 @@
-package raftstore
+package replica
 
 import (
 	"sync"
@@ -7,9 +7,9 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// bounds keeps the log short: in bytes, and in the time that a restart takes to apply it. Raft itself counts entries, and
-// one of ours has a thousand commands or one.
-type bounds struct {
+// Bounds keeps the log short: in bytes, and in the time that a restart takes to apply it. A count of entries would
+// not: one has a thousand commands, another has one.
+type Bounds struct {
 	after    int64         // a snapshot is due when the log since the last one is longer than this,
 	replay   time.Duration // or takes longer to apply than this
 	trailing int64         // and this much of the log is kept before it
@@ -64,7 +64,7 @@ func replayCost(batch []kernel.Envelope) time.Duration {
 }
 
 // applied counts an entry. batch is its commands.
-func (b *bounds) applied(index uint64, size int, batch []kernel.Envelope) {
+func (b *Bounds) applied(index uint64, size int, batch []kernel.Envelope) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := len(b.marks); n == 0 || b.total-b.marks[n-1].total >= b.trailing/64 {
@@ -75,28 +75,31 @@ func (b *bounds) applied(index uint64, size int, batch []kernel.Envelope) {
 	b.since += int64(size)
 	b.cost += replayCost(batch)
 	if b.since > max(b.after, 2*b.last) || b.cost > max(b.replay, mostRestores*costRestored*time.Duration(b.last)) {
-		b.ask()
+		b.Ask()
 	}
 }
 
-// ask requests a snapshot.
-func (b *bounds) ask() {
+// Due receives when a snapshot is due.
+func (b *Bounds) Due() <-chan struct{} { return b.due }
+
+// Ask requests a snapshot.
+func (b *Bounds) Ask() {
 	select {
 	case b.due <- struct{}{}:
 	default:
 	}
 }
 
-// restored notes that a snapshot restored the rows as of an entry.
-func (b *bounds) restored(index uint64) {
+// Restored notes that a snapshot restored the rows as of an entry.
+func (b *Bounds) Restored(index uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.index = index
 	b.marks, b.since, b.cost = nil, 0, 0
 }
 
-// begin starts a new count, because the rows are being captured, and returns how many entries raft should keep.
-func (b *bounds) begin() (trailing uint64) {
+// Begin starts a new count, because the rows are being captured, and returns how many entries the log should keep before it.
+func (b *Bounds) Begin() (trailing uint64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.since, b.cost = 0, 0
@@ -109,15 +112,15 @@ func (b *bounds) begin() (trailing uint64) {
 	return b.index - b.marks[0].index
 }
 
-// snapshot stores the size of the last snapshot, and when it was taken.
-func (b *bounds) snapshot(size int64, at time.Time) {
+// Snapshot stores the size of the last snapshot, and when it was taken.
+func (b *Bounds) Snapshot(size int64, at time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.last, b.taken = size, at
 }
 
-// now returns the last entry that was applied, the bytes of log since the last snapshot, and when that was taken.
-func (b *bounds) now() (index uint64, since int64, taken time.Time) {
+// Now returns the last entry that was applied, the bytes of log since the last snapshot, and when that was taken.
+func (b *Bounds) Now() (index uint64, since int64, taken time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.index, b.since, b.taken

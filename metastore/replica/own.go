@@ -1,4 +1,4 @@
-package raftstore
+package replica
 
 import (
 	"sync"
@@ -7,7 +7,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-// own is the commands of entries that this node has written and not applied yet: raft returns them in the same
+// own is the commands of entries that this node has written and not applied yet: the log returns them in the same
 // memory, and they need not be decoded again. (Measured: a twentieth of the server's processor time.)
 type own struct {
 	mu      sync.Mutex

@@ -1,4 +1,4 @@
-package raftstore
+package replica
 
 import (
 	"crypto/sha256"
@@ -37,9 +37,9 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// appendEntry encodes a commit into an empty buffer. rules is the version in force; a node that does not know a
+// AppendEntry encodes a commit into an empty buffer. rules is the version in force; a node that does not know a
 // version stops at the entry that puts it in force, not after it.
-func appendEntry(b []byte, rules uint32, batch []kernel.Envelope) []byte {
+func AppendEntry(b []byte, rules uint32, batch []kernel.Envelope) []byte {
 	b = append(b, make([]byte, entryHead)...)
 	for i := range batch {
 		if k, ok := batch[i].Command.(kernel.FinalizeUpgrade); ok {
@@ -57,7 +57,8 @@ func sealEntry(b []byte, kind entryKind, rules uint32) []byte {
 	return b
 }
 
-func encodeMark() []byte {
+// Mark is the entry at which every node takes a fingerprint of its rows.
+func Mark() []byte {
 	return sealEntry(make([]byte, entryHead), entryMark, kernel.FirstApplyVersion)
 }
 
@@ -83,11 +84,12 @@ func decodeVerdict(body []byte) (v verdict, err error) {
 
 var (
 	errEntryChecksum = errors.New("wrong checksum")
-	errEntryVersion  = errors.New("it was written by a newer version of this program")
+	// ErrEntryVersion is the error of an entry that a newer program wrote.
+	ErrEntryVersion = errors.New("it was written by a newer version of this program")
 )
 
-// checkEntry returns what is wrong with an entry, for a program that knows the rules up to a version.
-func checkEntry(b []byte, knows uint32) error {
+// CheckEntry returns what is wrong with an entry, for a program that knows the rules up to a version.
+func CheckEntry(b []byte, knows uint32) error {
 	_, _, err := openEntry(b, knows)
 	return err
 }
@@ -98,7 +100,7 @@ func openEntry(b []byte, knows uint32) (kind entryKind, body []byte, err error) 
 	case len(b) < entryHead:
 		return 0, nil, errEntryChecksum
 	case b[0] > entryVersion:
-		return 0, nil, errEntryVersion
+		return 0, nil, ErrEntryVersion
 	case b[0] < entryVersion || binary.LittleEndian.Uint32(b[1:]) != crc32.Checksum(b[entryKindAt:], castagnoli):
 		return 0, nil, errEntryChecksum
 	}
@@ -106,7 +108,7 @@ func openEntry(b []byte, knows uint32) (kind entryKind, body []byte, err error) 
 		return 0, nil, err
 	}
 	if kind = entryKind(b[entryKindAt]); kind < entryCommit || kind > entryVerdict {
-		return 0, nil, errEntryVersion
+		return 0, nil, ErrEntryVersion
 	}
 	return kind, b[entryHead:], nil
 }

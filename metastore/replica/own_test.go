@@ -1,4 +1,4 @@
-package raftstore
+package replica
 
 import (
 	"math/rand/v2"
@@ -38,7 +38,7 @@ func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 			continue
 		}
 		kept++
-		_, body, err := openEntry(encodeEntry(batch), kernel.ApplyVersion)
+		_, body, err := openEntry(AppendEntry(nil, kernel.FirstApplyVersion, batch), kernel.ApplyVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -51,16 +51,8 @@ func TestOwnCommandsAreWhatOthersRead(t *testing.T) {
 	}
 }
 
-// Proposed commands are taken once, and nothing of them stays if they were not applied.
+// Proposed commands are taken once.
 func TestOwnCommandsAreTakenOnce(t *testing.T) {
-	s := open(t, Config{Dir: t.TempDir()})
-	do(t, s, register("k"))
-	for range 20 {
-		do(t, s, creates(3)...)
-	}
-	if n := len(s.machine.own.batches); n != 0 {
-		t.Errorf("%d batches are still remembered", n)
-	}
 	var o own
 	entry := []byte{1}
 	o.note(entry, []kernel.Envelope{{Command: kernel.Start{}}})

@@ -1,4 +1,4 @@
-package raftstore
+package replica
 
 import (
 	"bytes"
@@ -13,11 +13,11 @@ import (
 func TestRestoreThenApply(t *testing.T) {
 	storetest.RestoreThenApply(t, func(t *testing.T, from *memstore.Engine) *memstore.Engine {
 		var file bytes.Buffer
-		if _, err := writeSnapshot(&file, snapshotHead{rules: kernel.FirstApplyVersion}, from.Capture().Stored()); err != nil {
+		if _, err := WriteSnapshot(&file, Head{Rules: kernel.FirstApplyVersion}, from.Capture().Stored()); err != nil {
 			t.Fatal(err)
 		}
 		restored := memstore.New(memstore.Config{})
-		_, rows := readSnapshot(&file, kernel.ApplyVersion)
+		_, rows := ReadSnapshot(&file, kernel.ApplyVersion)
 		if err := restored.Restore(rows); err != nil {
 			t.Fatal(err)
 		}
