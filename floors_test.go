@@ -46,6 +46,8 @@ var floors = []struct {
 
 	{2, "metastore/memstore", nil},
 	{2, "metastore/replica", []string{"metastore/memstore"}},
+	{2, "metastore/replica/dblog", []string{"metastore/replica"}},
+	{2, "metastore/replica/dblog/memdb", []string{"metastore/memstore", "metastore/replica", "metastore/replica/dblog"}},
 	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/replica", "metastore/raftstore/archive", "metastore/raftstore/blocks", "metastore/raftstore/disk", "metastore/raftstore/link", "metastore/raftstore/loglines"}},
 	{2, "metastore/raftstore/archive", []string{"metastore/memstore", "metastore/raftstore/blocks", "metastore/raftstore/disk"}},
 	{2, "metastore/raftstore/blocks", nil},
@@ -53,7 +55,7 @@ var floors = []struct {
 	{2, "metastore/raftstore/disk", nil},
 	{2, "metastore/raftstore/disk/fliptest", nil},
 	{2, "metastore/raftstore/link", nil},
-	{2, "metastore/sqlstore", nil},
+	{2, "metastore/sqlstore", []string{"metastore/replica/dblog"}},
 	{2, "metastore/busstore", nil},
 	{2, "metastore/backup", nil},
 	{2, "bus/membus", nil},
@@ -216,7 +218,7 @@ func TestBodiesRunTheirSuite(t *testing.T) {
 
 // judges are packages for tests, and programs: they may import anything, and nothing imports them.
 func judges(dir string) bool {
-	for _, name := range []string{"metastore/storetest", "metastore/sqlstore/sqltest", "bus/bustest", "bus/bustest/freeport", "internal/tests", "internal/bubble", "worker/workertest", "chaos"} {
+	for _, name := range []string{"metastore/storetest", "metastore/replica/logtest", "metastore/replica/dblog/dbtest", "metastore/sqlstore/sqltest", "bus/bustest", "bus/bustest/freeport", "internal/tests", "internal/bubble", "worker/workertest", "chaos"} {
 		if dir == name {
 			return true
 		}

@@ -33,6 +33,7 @@ const (
 	entryCommit  entryKind = 1 // a list of envelopes
 	entryMark    entryKind = 2 // every node takes the fingerprint of its rows here
 	entryVerdict entryKind = 3 // the leader's fingerprint at an earlier mark, to compare with
+	entryTerm    entryKind = 4 // nothing: a term begins
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -55,6 +56,11 @@ func sealEntry(b []byte, kind entryKind, rules uint32) []byte {
 	binary.LittleEndian.PutUint32(b[entryRulesAt:], rules)
 	binary.LittleEndian.PutUint32(b[1:], crc32.Checksum(b[entryKindAt:], castagnoli))
 	return b
+}
+
+// TermEntry is an entry that changes nothing, for logs in which a leader begins its term with one of its own.
+func TermEntry() []byte {
+	return sealEntry(make([]byte, entryHead), entryTerm, kernel.FirstApplyVersion)
 }
 
 // Mark is the entry at which every node takes a fingerprint of its rows.
@@ -107,7 +113,7 @@ func openEntry(b []byte, knows uint32) (kind entryKind, body []byte, err error) 
 	if err := metastore.Readable("it", binary.LittleEndian.Uint32(b[entryRulesAt:]), knows); err != nil {
 		return 0, nil, err
 	}
-	if kind = entryKind(b[entryKindAt]); kind < entryCommit || kind > entryVerdict {
+	if kind = entryKind(b[entryKindAt]); kind < entryCommit || kind > entryTerm {
 		return 0, nil, ErrEntryVersion
 	}
 	return kind, b[entryHead:], nil

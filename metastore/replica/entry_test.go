@@ -19,7 +19,7 @@ func TestEntryOfNewerProgram(t *testing.T) {
 		want  error
 	}{
 		"rules":  {func(b []byte) []byte { return sealEntry(b, entryCommit, kernel.ApplyVersion+1) }, metastore.ErrTooOld},
-		"a kind": {func(b []byte) []byte { return sealEntry(b, entryVerdict+1, 1) }, ErrEntryVersion},
+		"a kind": {func(b []byte) []byte { return sealEntry(b, entryTerm+1, 1) }, ErrEntryVersion},
 		"a form": {func(b []byte) []byte { b[0] = entryVersion + 1; return b }, ErrEntryVersion},
 	} {
 		b := test.spoil(entry())

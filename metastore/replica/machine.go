@@ -76,6 +76,7 @@ func (m *Machine) Apply(index uint64, entry []byte) any {
 	var batch []kernel.Envelope
 	switch {
 	case err != nil:
+	case kind == entryTerm:
 	case kind == entryMark:
 		answer = m.marks.take(index, m.Engine.Capture())
 	case kind == entryVerdict:

@@ -24,7 +24,8 @@ type Log interface {
 	Append(entry []byte) Pending
 	// Lead calls lead, with the number of its term, whenever this node has become the leader and has applied all that
 	// was agreed under older ones; it ends lead's context when this node no longer leads. The next call comes after the
-	// last has returned. A term has one leader, and later terms have higher numbers. Lead returns when ctx ends or the
+	// last has returned. A term has one
+	// leader, and later terms have higher numbers; the node may lead a term again after lead has returned. Lead returns when ctx ends or the
 	// log does, or with an error of lead's.
 	Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error
 	// Confirmed returns a time since which no other node had led by then: the last at which this one was known to lead

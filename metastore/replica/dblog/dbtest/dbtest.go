@@ -1,0 +1,817 @@
+package dbtest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
+	"github.com/carillon-scheduler/carillon/metastore/replica/dblog"
+	"github.com/carillon-scheduler/carillon/metastore/replica/dblog/memdb"
+	"github.com/carillon-scheduler/carillon/metastore/replica/logtest"
+)
+
+// Harness is an empty database, and what can happen to it.
+type Harness struct {
+	dblog.Database
+	// Delete deletes the rows of the log from a number to another.
+	Delete func(from, to uint64)
+	// ForgetTerm lets terms begin at 1 again, with no lease.
+	ForgetTerm func()
+	// SpoilEntry changes a bit in the middle of the entry of a row, and SpoilPart of a part of the newest snapshot.
+	SpoilEntry func(seq uint64)
+	SpoilPart  func(n int)
+}
+
+// Run tests a database, a new one for each case.
+func Run(t *testing.T, open func(t *testing.T) Harness) {
+	t.Run("log", func(t *testing.T) {
+		logtest.Run(t, func(t *testing.T) logtest.Cluster { return Cluster(open(t)) })
+	})
+	for _, c := range []struct {
+		name string
+		test func(t *testing.T, h Harness)
+	}{
+		{"rows", rows},
+		{"leases", leases},
+		{"snapshots", snapshots},
+		{"two leaders", twoLeaders},
+		{"lost answers", lostAnswers},
+		{"late writes", lateWrites},
+		{"lost end", lostEnd},
+		{"holes", holes},
+		{"torn snapshots", tornSnapshots},
+		{"damage", damage},
+		{"far behind", farBehind},
+	} {
+		t.Run(c.name, func(t *testing.T) { c.test(t, open(t)) })
+	}
+}
+
+func hash(n byte) (h dblog.Hash) { h[0], h[31] = n, n; return h }
+
+// row is the row after number n-1 of a log in which row n has hash(n).
+func row(n byte) dblog.Row {
+	return dblog.Row{Seq: uint64(n), Term: 3, Prev: hash(n - 1), Hash: hash(n), Entry: bytes.Repeat([]byte{n, 0, '\'', '\\', 255}, 20)}
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func rows(t *testing.T, h Harness) {
+	ctx := t.Context()
+	insert := func(want bool, rows ...dblog.Row) {
+		t.Helper()
+		done, now, err := h.Insert(ctx, rows)
+		if err != nil || done != want {
+			t.Fatalf("row %d is inserted: %v, %v; want %v", rows[0].Seq, done, err, want)
+		}
+		if off := time.Since(now); done && off.Abs() > time.Minute {
+			t.Errorf("the database's clock is off by %v", off)
+		}
+	}
+	end := func(want uint64) {
+		t.Helper()
+		if seq, is, err := h.End(ctx); err != nil || seq != want || is != hash(byte(want)) {
+			t.Errorf("the log ends at %d, %x, %v; want %d", seq, is, err, want)
+		}
+	}
+	read := func(after uint64, most int, want ...uint64) {
+		t.Helper()
+		var got []uint64
+		for _, r := range must[[]dblog.Row](t)(h.Rows(ctx, after, most)) {
+			got = append(got, r.Seq)
+			if w := row(byte(r.Seq)); r.Prev != w.Prev || r.Hash != w.Hash || r.Term != w.Term || !bytes.Equal(r.Entry, w.Entry) {
+				t.Errorf("row %d is read as %+v", r.Seq, r)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("after %d, %d bytes: rows %v, want %v", after, most, got, want)
+		}
+	}
+	end(0)
+	read(0, 1000)
+	insert(false, row(2))
+	other := row(1)
+	other.Prev = hash(9)
+	insert(false, other)
+	insert(true, row(1))
+	insert(false, row(1))
+	other = row(1)
+	other.Hash = hash(7)
+	insert(false, other)
+	insert(true, row(2), row(3), row(4))
+	// Of several rows, all are inserted or none: also where a later one would fit.
+	other = row(4)
+	other.Hash = hash(8)
+	next := row(5)
+	next.Prev = hash(8)
+	insert(false, other, next)
+	insert(false, row(3), row(4), row(5))
+	end(4)
+	insert(true, row(5), row(6))
+	end(6)
+	read(0, 1000, 1, 2, 3, 4, 5, 6)
+	read(4, 1000, 5, 6)
+	read(6, 1000)
+	read(7, 1000)
+	read(2, 1, 3)
+	read(2, 201, 3, 4)
+
+	// Nothing is cut without a snapshot, and nothing behind the newest.
+	if err := h.Cut(ctx, 5); err != nil {
+		t.Fatal(err)
+	}
+	read(0, 1000, 1, 2, 3, 4, 5, 6)
+	s := dblog.Snapshot{Seq: 4, Term: 3, Hash: hash(4), Parts: 1}
+	if err := h.PutPart(ctx, s, 0, []byte("rows")); err != nil {
+		t.Fatal(err)
+	}
+	if !must[bool](t)(h.Publish(ctx, s)) {
+		t.Fatal("the snapshot is not published")
+	}
+	if err := h.Cut(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	read(0, 1000, 3, 4, 5, 6)
+	if err := h.Cut(ctx, 6); err != nil {
+		t.Fatal(err)
+	}
+	read(0, 1000, 4, 5, 6)
+	insert(false, row(1)) // its number is free
+	insert(true, row(7))
+}
+
+func leases(t *testing.T, h Harness) {
+	ctx := t.Context()
+	take := func(after uint64) uint64 { t.Helper(); return must[uint64](t)(h.Take(ctx, "node", after, time.Hour)) }
+	first := take(0)
+	if first == 0 || take(0) != 0 {
+		t.Fatal("the first term does not begin, or another one beside it")
+	}
+	if !must[bool](t)(h.Renew(ctx, first, time.Hour)) || must[bool](t)(h.Renew(ctx, first+1, time.Hour)) {
+		t.Error("the wrong terms are renewed")
+	}
+	if err := h.Release(ctx, first+1); err != nil || take(0) != 0 {
+		t.Errorf("another term's lease is released: %v", err)
+	}
+	if err := h.Release(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	second := take(0)
+	if second <= first || must[bool](t)(h.Renew(ctx, first, time.Hour)) {
+		t.Errorf("term %d after %d, or the former one is renewed", second, first)
+	}
+	// A lease that ends.
+	if !must[bool](t)(h.Renew(ctx, second, 10*time.Millisecond)) {
+		t.Error("it is not renewed")
+	}
+	third := uint64(0)
+	for third == 0 {
+		third = take(second + 10)
+	}
+	if third <= second+10 {
+		t.Errorf("term %d, want one after %d", third, second+10)
+	}
+	// Terms are later than what is in the log.
+	high := row(1)
+	high.Term = third + 100
+	if done, _, err := h.Insert(ctx, []dblog.Row{high}); !done {
+		t.Fatal(err)
+	}
+	if err := h.Release(ctx, third); err != nil {
+		t.Fatal(err)
+	}
+	if fourth := take(0); fourth <= third+100 {
+		t.Errorf("term %d, but the log has one of %d", fourth, high.Term)
+	}
+}
+
+func snapshots(t *testing.T, h Harness) {
+	ctx := t.Context()
+	for n := byte(1); n < 10; n++ {
+		if done, _, err := h.Insert(ctx, []dblog.Row{row(n)}); !done {
+			t.Fatal(err)
+		}
+	}
+	put := func(seq byte, parts int) dblog.Snapshot {
+		t.Helper()
+		s := dblog.Snapshot{Seq: uint64(seq), Term: 3, Hash: hash(seq), Parts: parts}
+		for n := range parts {
+			if err := h.PutPart(ctx, s, n, []byte{seq, byte(n), 0, 255}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return s
+	}
+	publish := func(s dblog.Snapshot, want bool) {
+		t.Helper()
+		if done, err := h.Publish(ctx, s); err != nil || done != want {
+			t.Errorf("snapshot %+v is published: %v, %v; want %v", s, done, err, want)
+		}
+	}
+	newest := func(want dblog.Snapshot) {
+		t.Helper()
+		s := must[*dblog.Snapshot](t)(h.Newest(ctx))
+		if s == nil || *s != want {
+			t.Fatalf("the newest snapshot is %+v, want %+v", s, want)
+		}
+		for n := range s.Parts {
+			if part := must[[]byte](t)(h.Part(ctx, *s, n)); !bytes.Equal(part, []byte{byte(s.Seq), byte(n), 0, 255}) {
+				t.Errorf("part %d is %q", n, part)
+			}
+		}
+	}
+	if s := must[*dblog.Snapshot](t)(h.Newest(ctx)); s != nil {
+		t.Fatalf("an empty database has the snapshot %+v", s)
+	}
+	s := put(3, 3)
+	more := s
+	more.Parts = 4
+	publish(more, false) // a part is missing
+	other := s
+	other.Hash = hash(9)
+	publish(other, false) // of another log
+	publish(s, true)
+	publish(s, false)
+	newest(s)
+	publish(put(2, 1), false) // an older one
+	newest(s)
+	fifth, seventh, ninth := put(5, 2), put(7, 1), put(9, 2)
+	publish(fifth, true)
+	newest(fifth)
+	if part := must[[]byte](t)(h.Part(ctx, s, 0)); part == nil {
+		t.Error("the snapshot before the newest is gone")
+	}
+	publish(seventh, false) // its parts went as those of no snapshot
+	ninth = put(9, 2)
+	publish(ninth, true)
+	newest(ninth)
+	if part := must[[]byte](t)(h.Part(ctx, s, 0)); part != nil {
+		t.Error("the parts of a former snapshot stay")
+	}
+}
+
+// node is one node, with what it logs.
+type node struct {
+	*dblog.Log
+	rows    *replica.Replica
+	machine *replica.Machine
+	lines   *lines
+	failed  *failures
+	stop    func()
+	term    atomic.Uint64 // that it led last
+}
+
+// lines is a log for people.
+type lines struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all.Write(b)
+}
+
+func (l *lines) have(text string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Contains(l.all.String(), text)
+}
+
+// failures are what has stopped a machine.
+type failures struct {
+	mu  sync.Mutex
+	all error
+}
+
+func (f *failures) add(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all = errors.Join(f.all, err)
+}
+
+func (f *failures) now() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all
+}
+
+func opened(t *testing.T, db dblog.Database) (*node, error) {
+	t.Helper()
+	n := &node{lines: &lines{}, failed: &failures{}, stop: func() {}}
+	n.machine = replica.NewMachine(replica.MachineConfig{History: memdb.NewHistories().Node(), Fail: n.failed.add, SnapshotAfter: 1 << 30, Trailing: 1, Replay: time.Hour})
+	var err error
+	if n.Log, err = dblog.Open(t.Context(), dblog.Config{Database: db, Machine: n.machine, Node: "n", Logger: slog.New(slog.NewTextHandler(n.lines, nil))}); err != nil {
+		return nil, err
+	}
+	n.rows = replica.New(replica.Config{Machine: n.machine, Log: n.Log, Now: n.Now})
+	t.Cleanup(func() {
+		n.stop()
+		_ = n.Close()
+	})
+	return n, nil
+}
+
+func openNode(t *testing.T, db dblog.Database) *node {
+	t.Helper()
+	n, err := opened(t, db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// lead has a node lead until stop, and waits until it does.
+func (n *node) lead(t *testing.T) *node {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	over, begun := make(chan struct{}), make(chan struct{}, 1)
+	go func() {
+		defer close(over)
+		_ = n.Lead(ctx, func(ctx context.Context, term uint64) error {
+			n.term.Store(term)
+			select {
+			case begun <- struct{}{}:
+			default:
+			}
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	n.stop = func() { cancel(); <-over }
+	select {
+	case <-begun:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not lead")
+	}
+	return n
+}
+
+func envelope(k kernel.Command) kernel.Envelope {
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "test", Command: k}
+}
+
+var register = kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}}
+
+func create() kernel.Create { return kernel.Create{ID: jobs.NewID(time.Now()), Key: "k"} }
+
+func (n *node) apply(t *testing.T, k kernel.Command) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	return n.rows.Apply(ctx, []kernel.Envelope{envelope(k)})[0].Err
+}
+
+func (n *node) do(t *testing.T, commands ...kernel.Command) {
+	t.Helper()
+	for _, k := range commands {
+		if err := n.apply(t, k); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// generous is a database that gives everyone a lease.
+type generous struct {
+	dblog.Database
+	mu   *sync.Mutex
+	term *uint64
+}
+
+func (g generous) Take(_ context.Context, _ string, after uint64, _ time.Duration) (uint64, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	*g.term = max(*g.term, after) + 1
+	return *g.term, nil
+}
+
+func (g generous) Renew(context.Context, uint64, time.Duration) (bool, error) { return true, nil }
+func (g generous) Release(context.Context, uint64) error                      { return nil }
+
+// Two nodes that both take themselves for the leader: each entry is in the log, or it is not, and both see the same.
+func twoLeaders(t *testing.T, h Harness) {
+	var term uint64
+	db := generous{h.Database, new(sync.Mutex), &term}
+	a, b := openNode(t, db).lead(t), openNode(t, db)
+	a.do(t, register)
+	b.lead(t)
+	var mu sync.Mutex
+	done := map[jobs.ID]bool{}
+	var all sync.WaitGroup
+	for _, n := range []*node{a, b, a, b} {
+		all.Go(func() {
+			for acked, end := 0, time.Now().Add(time.Minute); acked < 10 && time.Now().Before(end); {
+				k := create()
+				err := n.apply(t, k)
+				switch {
+				case err == nil:
+					acked++
+				case !errors.Is(err, jobs.Unavailable):
+					t.Errorf("a creation is answered with %v", err)
+				default:
+					time.Sleep(time.Millisecond)
+				}
+				mu.Lock()
+				done[k.ID] = err == nil
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	a.stop()
+	b.stop()
+	a.stop, b.stop = func() {}, func() {}
+	eventually(t, "both have the same rows", func() bool { return a.machine.Engine.Hash() == b.machine.Engine.Hash() })
+	fresh := openNode(t, h.Database)
+	if fresh.machine.Engine.Hash() != a.machine.Engine.Hash() {
+		t.Error("a node that reads the log has other rows")
+	}
+	acked := 0
+	for id, was := range done {
+		if _, err := fresh.rows.Run(t.Context(), "t", id); (err == nil) != was {
+			t.Errorf("run %s was acknowledged: %v, and is there: %v", id, was, err == nil)
+		}
+		if was {
+			acked++
+		}
+	}
+	if acked != 40 {
+		t.Errorf("%d of 40 were acknowledged", acked)
+	}
+}
+
+// mute is a database whose answers to inserts are lost, as told.
+type mute struct {
+	dblog.Database
+	mu   sync.Mutex
+	next []func(insert func()) // what becomes of the next inserts
+	late sync.WaitGroup
+}
+
+var errNoAnswer = errors.New("no answer")
+
+func (m *mute) Insert(ctx context.Context, rows []dblog.Row) (bool, time.Time, error) {
+	m.mu.Lock()
+	var do func(insert func())
+	if len(m.next) > 0 {
+		do, m.next = m.next[0], m.next[1:]
+	}
+	m.mu.Unlock()
+	if do == nil {
+		return m.Database.Insert(ctx, rows)
+	}
+	do(func() { _, _, _ = m.Database.Insert(context.WithoutCancel(ctx), rows) })
+	return false, time.Time{}, errNoAnswer
+}
+
+// Where no answer comes the entry is inserted again, until it is known whether it is there: once, or not at all.
+func lostAnswers(t *testing.T, h Harness) {
+	m := &mute{Database: h.Database}
+	n := openNode(t, m).lead(t)
+	n.do(t, register)
+	later := make(chan struct{})
+	for name, next := range map[string][]func(func()){
+		"done":              {func(insert func()) { insert() }},
+		"not done":          {func(func()) {}},
+		"not done, twice":   {func(func()) {}, func(func()) {}},
+		"done after others": {func(func()) {}, func(insert func()) { insert() }},
+		"done late": {func(insert func()) {
+			m.late.Go(func() { <-later; insert() })
+		}},
+	} {
+		m.mu.Lock()
+		m.next = next
+		m.mu.Unlock()
+		k := create()
+		if err := n.apply(t, k); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := n.rows.Run(t.Context(), "t", k.ID); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	close(later)
+	m.late.Wait()
+	n.do(t, create())
+	fresh := openNode(t, h.Database)
+	counts, err := fresh.rows.Counts(t.Context(), metastore.CountQuery{Tenant: "t"})
+	if err != nil || counts.Live[jobs.Enqueued] != 6 || fresh.machine.Engine.Hash() != n.machine.Engine.Hash() {
+		t.Errorf("there are %v, %v: want 6, and the same rows", counts.Live, err)
+	}
+	// It is closed before it is known.
+	m.mu.Lock()
+	for range 1000 {
+		m.next = append(m.next, func(func()) {})
+	}
+	m.mu.Unlock()
+	answer := make(chan error, 1)
+	go func() { answer <- n.apply(t, create()) }()
+	eventually(t, "it was tried", func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return len(m.next) < 1000
+	})
+	n.stop()
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-answer; !errors.Is(err, jobs.Unknown) {
+		t.Errorf("it is answered with %v", err)
+	}
+}
+
+// held is a database that a node's inserts reach only when they are let go.
+type held struct {
+	dblog.Database
+	mu      sync.Mutex
+	through chan struct{} // closed: they are; nil: none is held
+	waiting atomic.Int32
+}
+
+func (d *held) hold() (release func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	through := make(chan struct{})
+	d.through = through
+	return func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.through = nil
+		close(through)
+	}
+}
+
+func (d *held) Insert(ctx context.Context, rows []dblog.Row) (bool, time.Time, error) {
+	d.mu.Lock()
+	through := d.through
+	d.mu.Unlock()
+	if through != nil {
+		d.waiting.Add(1)
+		<-through
+	}
+	return d.Database.Insert(ctx, rows)
+}
+
+// What a former leader has sent arrives when another one leads: either it is refused, or the new leader has it before it
+// says that it is up to date.
+func lateWrites(t *testing.T, h Harness) {
+	var term uint64
+	db := generous{h.Database, new(sync.Mutex), &term}
+	toA, toB := &held{Database: db}, &held{Database: db}
+	a, b := openNode(t, toA).lead(t), openNode(t, toB)
+	a.do(t, register)
+	late := func() (jobs.ID, chan error) {
+		k, answer := create(), make(chan error, 1)
+		go func() { answer <- a.apply(t, k) }()
+		return k.ID, answer
+	}
+	check := func(id jobs.ID, answer chan error) {
+		t.Helper()
+		err := <-answer
+		if err != nil && !errors.Is(err, jobs.Unavailable) {
+			t.Errorf("a late write is answered with %v", err)
+		}
+		asked, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if b.Linearizable(asked) != nil {
+			return
+		}
+		if _, there := b.rows.Run(t.Context(), "t", id); (there == nil) != (err == nil) {
+			t.Errorf("a late write was acknowledged: %v; the new leader has it: %v", err == nil, there == nil)
+		}
+	}
+	// It arrives when the other one leads.
+	release := toA.hold()
+	id, answer := late()
+	eventually(t, "it is sent", func() bool { return toA.waiting.Load() == 1 })
+	b.lead(t)
+	release()
+	check(id, answer)
+	eventually(t, "the first one leads again", func() bool { return a.apply(t, create()) == nil })
+	b.stop()
+	b.stop = func() {}
+	// It arrives while the other one is about to lead.
+	a.do(t, create())
+	release = toB.hold()
+	was := toB.waiting.Load()
+	begun := make(chan struct{})
+	go func() { defer close(begun); b.lead(t) }()
+	eventually(t, "the other one begins its term", func() bool { return toB.waiting.Load() > was })
+	id, answer = late()
+	check(id, answer)
+	release()
+	<-begun
+	check(id, func() chan error { c := make(chan error, 1); c <- nil; return c }())
+}
+
+// A database that has lost the end of the log, as a replica may that is promoted: the leader writes nothing behind what
+// is gone, and all nodes go on from what is there, and say so.
+func lostEnd(t *testing.T, h Harness) {
+	view := &slow{Database: h.Database}
+	leader, follower, asleep := openNode(t, h.Database).lead(t), openNode(t, h.Database), openNode(t, view)
+	leader.do(t, register, create(), create())
+	kept := leader.machine.Engine.Hash()
+	at := must[uint64](t)(seq(h))
+	leader.stop()
+	leader.lead(t)
+	lost := create()
+	leader.do(t, lost, create())
+	for _, n := range []*node{follower, asleep} {
+		eventually(t, "the followers have it", func() bool { return n.machine.Engine.Hash() == leader.machine.Engine.Hash() })
+	}
+	view.set(true)
+	h.Delete(at+1, at+3) // the entry that began the term, too
+	h.ForgetTerm()
+	led := leader.term.Load()
+	if err := follower.Linearizable(t.Context()); err != nil || follower.machine.Engine.Hash() != kept {
+		t.Errorf("a follower that is asked after that has other rows than the log: %v", err)
+	}
+	if err := leader.apply(t, create()); !errors.Is(err, jobs.Unavailable) {
+		t.Errorf("the leader writes behind what is gone: %v", err)
+	}
+	eventually(t, "it leads again", func() bool { return leader.apply(t, create()) == nil })
+	if again := leader.term.Load(); again <= led {
+		t.Errorf("it leads term %d after term %d", again, led)
+	}
+	leader.do(t, create(), create(), create())
+	view.set(false) // it finds more than it has
+	for _, n := range []*node{follower, asleep} {
+		eventually(t, "the followers have the same rows", func() bool { return n.machine.Engine.Hash() == leader.machine.Engine.Hash() })
+	}
+	fresh := openNode(t, h.Database)
+	for i, n := range []*node{leader, follower, asleep, fresh} {
+		if n.machine.Engine.Hash() != fresh.machine.Engine.Hash() {
+			t.Errorf("node %d has other rows than the log", i)
+		}
+		if _, err := n.rows.Run(t.Context(), "t", lost.ID); !errors.Is(err, jobs.NotFound) {
+			t.Errorf("node %d still has what is gone: %v", i, err)
+		}
+		if said := n.lines.have("lost entries"); said != (n != fresh) {
+			t.Errorf("node %d says that entries are lost: %v", i, said)
+		}
+	}
+}
+
+func seq(h Harness) (uint64, error) {
+	seq, _, err := h.End(context.Background())
+	return seq, err
+}
+
+// Rows that are missing in the middle stop whoever needs them.
+func holes(t *testing.T, h Harness) {
+	n := openNode(t, h.Database).lead(t)
+	n.do(t, register, create(), create(), create())
+	n.stop()
+	n.stop = func() {}
+	h.Delete(3, 3)
+	if _, err := opened(t, h.Database); err == nil || !strings.Contains(err.Error(), "does not continue") {
+		t.Errorf("a log with a hole is opened: %v", err)
+	}
+}
+
+// torn is a database that refuses a part of a snapshot.
+type torn struct {
+	dblog.Database
+	at int // the part; -1 = none
+}
+
+func (d *torn) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []byte) error {
+	if n == d.at {
+		return errNoAnswer
+	}
+	return d.Database.PutPart(ctx, of, n, part)
+}
+
+// A snapshot that was cut off in the middle is none, and does not hinder the next.
+func tornSnapshots(t *testing.T, h Harness) {
+	db := &torn{h.Database, 1}
+	n := openNode(t, db).lead(t)
+	n.do(t, register)
+	batch := make([]kernel.Envelope, 4000)
+	for i := range batch {
+		batch[i] = envelope(kernel.Create{ID: jobs.NewID(time.Now()), Key: "k", Args: fmt.Appendf(nil, `{"n":%d,"text":%q}`, i, strings.Repeat(fmt.Sprint(i*7919), 60))})
+	}
+	for _, r := range n.rows.Apply(t.Context(), batch) {
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	if err := n.Snapshot(t.Context()); !errors.Is(err, errNoAnswer) {
+		t.Fatalf("the snapshot is written: %v", err)
+	}
+	if s := must[*dblog.Snapshot](t)(h.Newest(t.Context())); s != nil {
+		t.Fatalf("there is a snapshot: %+v", s)
+	}
+	if openNode(t, h.Database).machine.Engine.Hash() != n.machine.Engine.Hash() {
+		t.Error("the log alone makes other rows")
+	}
+	db.at = -1
+	if err := n.Snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if s := must[*dblog.Snapshot](t)(h.Newest(t.Context())); s == nil || s.Parts < 2 {
+		t.Fatalf("the snapshot is %+v", s)
+	}
+	n.do(t, create())
+	if openNode(t, h.Database).machine.Engine.Hash() != n.machine.Engine.Hash() {
+		t.Error("the snapshot and the log make other rows")
+	}
+}
+
+// A changed bit in an entry, or in a snapshot, is noticed, and nothing is made of it.
+func damage(t *testing.T, h Harness) {
+	n := openNode(t, h.Database).lead(t)
+	n.do(t, register, create(), create())
+	end := must[uint64](t)(seq(h))
+	h.SpoilEntry(end)
+	if _, err := opened(t, h.Database); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("log entry %d: wrong checksum", end)) {
+		t.Errorf("a damaged entry is read: %v", err)
+	}
+	if err := n.Snapshot(t.Context()); err != nil { // of rows that are whole
+		t.Fatal(err)
+	}
+	fresh := openNode(t, h.Database)
+	if fresh.machine.Engine.Hash() != n.machine.Engine.Hash() {
+		t.Error("the snapshot makes other rows")
+	}
+	h.SpoilPart(0)
+	if _, err := opened(t, h.Database); err == nil || !strings.Contains(err.Error(), "snapshot at entry") {
+		t.Errorf("a damaged snapshot is read: %v", err)
+	}
+}
+
+// slow is a database that a node cannot read at times.
+type slow struct {
+	dblog.Database
+	mu   sync.Mutex
+	down bool
+}
+
+func (s *slow) set(down bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = down
+}
+
+func (s *slow) End(ctx context.Context) (uint64, dblog.Hash, error) {
+	s.mu.Lock()
+	down := s.down
+	s.mu.Unlock()
+	if down {
+		return 0, dblog.Hash{}, errNoAnswer
+	}
+	return s.Database.End(ctx)
+}
+
+// A node for which the log has been cut reads the snapshot, and nothing is lost.
+func farBehind(t *testing.T, h Harness) {
+	view := &slow{Database: h.Database}
+	n, behind := openNode(t, h.Database).lead(t), openNode(t, view)
+	n.do(t, register, create())
+	eventually(t, "it follows", func() bool { return behind.machine.Engine.Hash() == n.machine.Engine.Hash() })
+	view.set(true)
+	for range 3 {
+		n.do(t, create(), create())
+		if err := n.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.do(t, create())
+	if err := behind.Linearizable(t.Context()); !errors.Is(err, jobs.Unavailable) {
+		t.Errorf("it is up to date: %v", err)
+	}
+	view.set(false)
+	eventually(t, "it follows again", func() bool { return behind.machine.Engine.Hash() == n.machine.Engine.Hash() })
+	if behind.lines.have("lost entries") {
+		t.Error("it says that entries are lost")
+	}
+}

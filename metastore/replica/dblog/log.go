@@ -1,0 +1,349 @@
+package dblog
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/episode"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
+)
+
+// Config configures a log. Database and Machine are required.
+type Config struct {
+	Database Database
+	Machine  *replica.Machine
+	Node     string // this node's name
+	Logger   *slog.Logger
+	// Forget is called when the rows are replaced because the database has lost entries that they had: what the
+	// history has of them is to be dropped, too. Default: nothing.
+	Forget func()
+	// Settled returns when the history has all runs that had ended when a snapshot was captured. Default: at once.
+	Settled func(ctx context.Context) error
+
+	lease time.Duration // of a leader; default leaseTime
+}
+
+const (
+	leaseTime = 4 * time.Second
+	margin    = 500 * time.Millisecond // by which a leader gives up before its lease ends
+	renewTime = time.Second
+	tryTime   = 100 * time.Millisecond // how often a node that does not lead tries to
+	pollTime  = 50 * time.Millisecond  // how often it reads what the leader has written
+	againTime = 50 * time.Millisecond  // after an error
+	atOnce    = 4 << 20                // bytes of entries that are read at once
+	partSize  = 1 << 20
+)
+
+// Log is a node's view of the log.
+type Log struct {
+	cfg      Config
+	db       Database
+	nonce    string
+	episodes *episode.Log
+
+	turn turn   // of who applies entries, or replaces the rows
+	seq  uint64 // of the last entry that was applied
+	hash Hash
+	seen atomic.Uint64 // the highest term of an entry that was applied, whatever became of it
+
+	mu        sync.Mutex
+	term      uint64 // in which this node may append; 0 = it does not lead, or cannot yet
+	confirmed confirmation
+	depose    func(error) // ends the term
+	queue     []*pending
+	writing   bool
+	clock     clock
+
+	ctx    context.Context // ends with Close
+	stop   context.CancelFunc
+	duties sync.WaitGroup
+}
+
+var _ replica.Log = (*Log)(nil)
+
+// confirmation is a moment at which this node had the lease of a term.
+type confirmation struct {
+	term uint64
+	at   time.Time
+}
+
+// clock is the database's clock, as it was learned last.
+type clock struct{ theirs, ours time.Time }
+
+var (
+	errClosed  = kernel.Refuse(jobs.Unavailable, "not done: the store is closed")
+	errDeposed = kernel.Refuse(jobs.Unavailable, "not done: another node leads")
+	errNoLead  = kernel.Refuse(jobs.Unavailable, "not done: this node does not lead")
+)
+
+// Open restores the machine and returns when it has all that was in the log. It then follows the log until Close.
+func Open(ctx context.Context, c Config) (*Log, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Forget == nil {
+		c.Forget = func() {}
+	}
+	if c.Settled == nil {
+		c.Settled = func(context.Context) error { return nil }
+	}
+	c.lease = cmp.Or(c.lease, leaseTime)
+	l := &Log{cfg: c, db: c.Database, nonce: rand.Text(), turn: make(turn, 1), episodes: episode.New(c.Logger)}
+	l.ctx, l.stop = context.WithCancel(context.Background())
+	if err := l.load(ctx); err != nil {
+		l.stop()
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	if err := l.catchUp(ctx); err != nil {
+		l.stop()
+		return nil, fmt.Errorf("read the log: %w", err)
+	}
+	l.duties.Go(l.follow)
+	l.duties.Go(l.keepShort)
+	return l, nil
+}
+
+// Close ends the log. Entries whose outcome is unknown by then stay so.
+func (l *Log) Close() error {
+	l.stop()
+	l.lose(errClosed)
+	l.duties.Wait()
+	l.episodes.Reset()
+	return nil
+}
+
+// pending is an entry that waits to be written, or for the outcome.
+type pending struct {
+	log    *Log // of the one whose Wait writes; nil = another one does
+	entry  []byte
+	done   chan struct{}
+	answer any
+	err    error
+}
+
+// Append queues an entry. The first Wait in a row writes the queue: switching to another goroutine and back would take
+// longer than all but the database.
+func (l *Log) Append(entry []byte) replica.Pending {
+	p := &pending{entry: entry, done: make(chan struct{})}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ctx.Err() != nil:
+		p.end(nil, errClosed)
+	case l.term == 0:
+		p.end(nil, errNoLead)
+	default:
+		l.queue = append(l.queue, p)
+		if !l.writing {
+			l.writing, p.log = true, l
+		}
+	}
+	return p
+}
+
+func (p *pending) end(answer any, err error) {
+	p.answer, p.err = answer, err
+	close(p.done)
+}
+
+// Wait waits for the entry to be applied.
+func (p *pending) Wait() (any, error) {
+	if p.log != nil {
+		p.log.write()
+	}
+	<-p.done
+	return p.answer, p.err
+}
+
+// write writes what is queued, and has another goroutine go on with what is queued meanwhile.
+func (l *Log) write() {
+	_ = l.turn.take(context.Background()) // it ends with the log at the latest
+	if term, batch := l.next(); len(batch) > 0 {
+		l.insert(term, batch)
+	}
+	l.turn.give()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.queue) == 0 {
+		l.writing = false
+		return
+	}
+	go l.write()
+}
+
+// next is the part of the queue that is written at once, and the term.
+func (l *Log) next() (uint64, []*pending) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n, size := 0, 0
+	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].entry) <= atOnce) {
+		size += len(l.queue[n].entry)
+		n++
+	}
+	batch := l.queue[:n:n]
+	l.queue = l.queue[n:]
+	return l.term, batch
+}
+
+// insert writes entries, until it is known whether they are in the log, and applies them if they are. The caller has the turn.
+func (l *Log) insert(term uint64, batch []*pending) {
+	rows, prev := make([]Row, len(batch)), l.hash
+	for i, p := range batch {
+		seq := l.seq + 1 + uint64(i)
+		rows[i] = Row{Seq: seq, Term: term, Prev: prev, Hash: hashed(prev, seq, term, l.nonce, p.entry), Entry: p.entry}
+		prev = rows[i].Hash
+	}
+	done, err := l.settle(rows)
+	switch {
+	case err != nil:
+		// The outcome stays unknown, and so does what the rows should be: nothing is applied any more.
+		endAll(batch, err)
+	case !done:
+		l.lose(errDeposed)
+		endAll(batch, errDeposed)
+	default:
+		for i, p := range batch {
+			answer := l.cfg.Machine.Apply(rows[i].Seq, p.entry)
+			l.moved(rows[i])
+			p.end(answer, nil)
+		}
+	}
+}
+
+// settle inserts rows, again and again until the database has answered. It fails only when the log is closed. A node
+// that gets no answer for as long as a lease no longer leads, so that another can.
+func (l *Log) settle(rows []Row) (done bool, err error) {
+	began := time.Now()
+	for again := false; ; again = true {
+		done, now, err := l.db.Insert(l.ctx, rows)
+		if err == nil && !done && again {
+			// An earlier attempt may have written them.
+			done, err = l.has(rows[len(rows)-1])
+		}
+		if err == nil {
+			l.episodes.End("", "an entry was not written")
+			l.learn(now)
+			return done, nil
+		}
+		if l.ctx.Err() != nil {
+			return false, kernel.OutcomeUnknown("the store was closed before the database answered: %v", err)
+		}
+		l.episodes.Failed(slog.LevelWarn, "", "an entry was not written", "err", err)
+		if time.Since(began) > l.cfg.lease {
+			l.lose(errNoLead)
+		}
+		pause(l.ctx, againTime)
+	}
+}
+
+// has reports whether the log has a row.
+func (l *Log) has(row Row) (bool, error) {
+	if row.Seq == 0 {
+		return true, nil
+	}
+	found, err := l.db.Rows(l.ctx, row.Seq-1, 1)
+	return len(found) > 0 && found[0].Seq == row.Seq && found[0].Hash == row.Hash, err
+}
+
+// moved notes that a row was applied.
+func (l *Log) moved(r Row) {
+	l.seq, l.hash = r.Seq, r.Hash
+	l.seen.Store(max(l.seen.Load(), r.Term))
+}
+
+func endAll(batch []*pending, err error) {
+	for _, p := range batch {
+		p.end(nil, err)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	}
+}
+
+// lose ends the term of this node, for a reason, and what is queued.
+func (l *Log) lose(why error) {
+	l.mu.Lock()
+	depose, queue := l.depose, l.queue
+	l.term, l.depose, l.queue = 0, nil, nil
+	l.mu.Unlock()
+	if depose != nil {
+		depose(why)
+	}
+	endAll(queue, why)
+}
+
+// learn notes the database's clock.
+func (l *Log) learn(now time.Time) {
+	if now.IsZero() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.clock = clock{now, time.Now()}
+}
+
+// Now is the database's time, as far as this node has learned it; its own before that.
+func (l *Log) Now() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.clock.theirs.IsZero() {
+		return time.Now()
+	}
+	return l.clock.theirs.Add(time.Since(l.clock.ours))
+}
+
+// Linearizable returns when the machine has applied all that any node has acknowledged before the call. On a node that
+// does not lead it asks the database for the end of the log, and follows to it.
+func (l *Log) Linearizable(ctx context.Context) error {
+	l.mu.Lock()
+	leads := l.term > 0 && l.confirmed.term == l.term && time.Since(l.confirmed.at) < l.cfg.lease-margin
+	l.mu.Unlock()
+	if leads {
+		return nil // no other node has acknowledged anything since the first entry of the term
+	}
+	if err := l.catchUp(ctx); err != nil {
+		return kernel.Refuse(jobs.Unavailable, "cannot read the end of the log: %v", err)
+	}
+	return nil
+}
+
+// Confirmed returns when the lease of a term was last asked for that the database has granted.
+func (l *Log) Confirmed(term uint64) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.confirmed.term == term {
+		return l.confirmed.at
+	}
+	return time.Time{}
+}
+
+var errLost = errors.New("leadership was lost")
+
+// turn is a lock that can be waited for in vain.
+type turn chan struct{}
+
+func (t turn) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (t turn) give() { <-t }
