@@ -30,7 +30,6 @@ type world struct {
 	acked map[jobs.ID]bool // whose creation was acknowledged: true, or refused as certainly not done: false
 	lost  map[jobs.ID]bool // that a replica lacked which was promoted
 	terms map[uint64]int   // the node that led a term
-	ends  int              // of terms
 }
 
 // dice is a source of random numbers for all goroutines.

@@ -255,14 +255,14 @@ func snapshots(t *testing.T, h Harness) {
 	newest(s)
 	publish(put(2, 1), false) // an older one
 	newest(s)
-	fifth, seventh, ninth := put(5, 2), put(7, 1), put(9, 2)
+	fifth, seventh := put(5, 2), put(7, 1)
 	publish(fifth, true)
 	newest(fifth)
 	if part := must[[]byte](t)(h.Part(ctx, s, 0)); part == nil {
 		t.Error("the snapshot before the newest is gone")
 	}
 	publish(seventh, false) // its parts went as those of no snapshot
-	ninth = put(9, 2)
+	ninth := put(9, 2)
 	publish(ninth, true)
 	newest(ninth)
 	if part := must[[]byte](t)(h.Part(ctx, s, 0)); part != nil {
@@ -329,6 +329,9 @@ func opened(t *testing.T, db dblog.Database) (*node, error) {
 	t.Cleanup(func() {
 		n.stop()
 		_ = n.Close()
+		if err := n.failed.now(); err != nil {
+			t.Errorf("the machine has failed: %v", err)
+		}
 	})
 	return n, nil
 }
