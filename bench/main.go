@@ -91,6 +91,9 @@ func begin() error {
 		flag.Usage()
 		return errors.New("no scenario: give what to measure")
 	}
+	if i := slices.IndexFunc(names, func(n string) bool { return n != "" && n[0] == '-' }); i > 0 {
+		return fmt.Errorf("flag %s comes after %s and would be ignored: give flags first", names[i], names[0])
+	}
 	switch names[0] {
 	case "short", "full":
 		return campaign(names[0], names[1:])
