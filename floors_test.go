@@ -55,7 +55,7 @@ var floors = []struct {
 	{2, "metastore/raftstore/disk", nil},
 	{2, "metastore/raftstore/disk/fliptest", nil},
 	{2, "metastore/raftstore/link", nil},
-	{2, "metastore/sqlstore", []string{"metastore/replica/dblog"}},
+	{2, "metastore/sqlstore", []string{"metastore/replica", "metastore/replica/dblog"}},
 	{2, "metastore/busstore", nil},
 	{2, "metastore/backup", nil},
 	{2, "bus/membus", nil},

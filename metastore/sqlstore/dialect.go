@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"strings"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // dialect is what differs between databases: the form of statements, and the checks of the server at the start.
@@ -34,6 +36,20 @@ type dialect struct {
 	holds, letGo, server string
 	// bound is an expression that limits how long this transaction may be idle; a text.
 	bound func(silence time.Duration) string
+
+	// storing inserts finished runs, as stored now, or old ones as stored when they ended.
+	storing func(rows [][]any, old bool) (query string, args []any)
+	// partition makes the partition of a day; nil = there are none.
+	partition func(ctx context.Context, tx *sql.Tx, day time.Time) error
+	// dropDays drops the finished runs of days that ended before a time, and returns how many; nil = they are dropped
+	// one by one.
+	dropDays func(ctx context.Context, db *sql.DB, before time.Time) (int, error)
+	// instant is a time in Unix nanoseconds, in a question mark, as columns have it; idBytes is the bytes of the column id.
+	instant, idBytes string
+	// historySize queries the bytes of finished runs on disk, including space that is free for reuse.
+	historySize string
+	// uuid is an ID as an argument.
+	uuid func(id jobs.ID) any
 
 	dump    string // the command that backs a database up
 	analyze string // analyzes a table, for the plans of queries

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // MariaDB, 10.6 or later. The statements are also MySQL's, but untested there.
@@ -55,9 +57,30 @@ var mariadb = &dialect{
 		return "DELETE FROM " + table + " WHERE " + which + " LIMIT ?"
 	},
 	tableSize: "SELECT data_length + index_length FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'carillon_runs'",
-	dump:      "mariadb-dump --single-transaction DATABASE > carillon.sql",
-	analyze:   "ANALYZE TABLE ",
-	files:     "migrations/mariadb",
+	storing: func(rows [][]any, old bool) (string, []any) {
+		names, values := make([]string, len(historyColumns)), make([]string, len(historyColumns))
+		for i, c := range historyColumns {
+			names[i], values[i] = c.name, "?"
+			if c.kind == moment {
+				values[i] = mariadbInstant
+			}
+		}
+		// A column that comes later in a row may be set from one that comes before.
+		all, one := strings.Join(names, ", "), strings.Join(values, ", ")
+		if old {
+			one += ", ended_at"
+		} else {
+			one += ", SYSDATE(6)"
+		}
+		return "INSERT INTO carillon_history (" + all + ", stored_at) VALUES " + strings.TrimSuffix(strings.Repeat("("+one+"), ", len(rows)), ", "), flat(rows)
+	},
+	instant:     mariadbInstant,
+	idBytes:     "id",
+	historySize: "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'carillon_history'",
+	uuid:        func(id jobs.ID) any { return id[:] },
+	dump:        "mariadb-dump --single-transaction DATABASE > carillon.sql",
+	analyze:     "ANALYZE TABLE ",
+	files:       "migrations/mariadb",
 	// Each statement commits by itself there, so each may run twice.
 	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
 		var got sql.NullInt64
@@ -84,6 +107,9 @@ var mariadb = &dialect{
 		return mariadbKeeps(flush, doublewrite), nil
 	},
 }
+
+// mariadbInstant is a time from Unix nanoseconds.
+const mariadbInstant = "TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL (? DIV 1000) MICROSECOND"
 
 // mariadbKeeps returns what such settings of MariaDB keep.
 func mariadbKeeps(flush, doublewrite string) string {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // PostgreSQL, 14 or later.
@@ -64,9 +66,33 @@ var postgres = &dialect{
 		return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + " FROM " + table + " WHERE " + which + " LIMIT ?)"
 	},
 	tableSize: "SELECT pg_total_relation_size('carillon_runs')",
-	dump:      "pg_dump --format=custom --file=carillon.dump DATABASE",
-	analyze:   "ANALYZE ",
-	files:     "migrations/postgres",
+	storing: func(rows [][]any, old bool) (string, []any) {
+		names, values := make([]string, len(historyColumns)), make([]string, len(historyColumns))
+		for i, c := range historyColumns {
+			names[i], values[i] = c.name, "h."+c.name
+			switch c.kind {
+			case moment:
+				values[i] = postgresInstant("h." + c.name)
+			case uuid:
+				values[i] = "encode(h." + c.name + ", 'hex')::uuid"
+			}
+		}
+		all := strings.Join(names, ", ")
+		at := "clock_timestamp()"
+		if old {
+			at = postgresInstant("h.ended_at")
+		}
+		return "INSERT INTO carillon_history (stored_at, " + all + ") SELECT " + at + ", " + strings.Join(values, ", ") + " FROM " + unnest(historyColumns) + " AS h(" + all + ")", lists(historyColumns, rows)
+	},
+	partition:   makePartition,
+	dropDays:    dropDays,
+	instant:     postgresInstant("?::bigint"),
+	idBytes:     "decode(replace(id::text, '-', ''), 'hex')",
+	historySize: "SELECT COALESCE(SUM(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'carillon_history'::regclass",
+	uuid:        func(id jobs.ID) any { return [16]byte(id) },
+	dump:        "pg_dump --format=custom --file=carillon.dump DATABASE",
+	analyze:     "ANALYZE ",
+	files:       "migrations/postgres",
 	// Tables are made in transactions there: a file runs whole or not at all.
 	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
 		_, err = c.ExecContext(ctx, "SELECT pg_advisory_lock(727469111)")
@@ -91,6 +117,34 @@ var postgres = &dialect{
 		}
 		return postgresKeeps(commit, fsync, pages), nil
 	},
+}
+
+// makePartition makes the partition of a day. A table is attached beside queries; one that is made as a partition would
+// wait for them, and all others for it.
+func makePartition(ctx context.Context, tx *sql.Tx, day time.Time) error {
+	name, from, to := partitionName(day), day.Format(time.DateOnly), day.AddDate(0, 0, 1).Format(time.DateOnly)
+	var there bool
+	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(727469113)"); err != nil { // one node at a time
+		return err
+	}
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pg_inherits WHERE inhparent = 'carillon_history'::regclass AND inhrelid = to_regclass($1))", name).Scan(&there); err != nil || there {
+		return err
+	}
+	for _, q := range []string{
+		"SET LOCAL lock_timeout = '2s'",
+		"CREATE TABLE " + name + " (LIKE carillon_history)",
+		"ALTER TABLE carillon_history ATTACH PARTITION " + name + " FOR VALUES FROM ('" + from + " 00:00+00') TO ('" + to + " 00:00+00')",
+	} {
+		if _, err := tx.ExecContext(ctx, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// postgresInstant is a time from Unix nanoseconds, in integers: a float has no nanoseconds.
+func postgresInstant(nanos string) string {
+	return "timestamptz 'epoch' + " + nanos + " / 1000 * interval '1 microsecond'"
 }
 
 // nextPriority begins the query for the first run of a priority in the app l.
@@ -137,7 +191,7 @@ func dollars(query string) string {
 	return b.String()
 }
 
-var arrays = map[kind]string{number: "bigint[]", word: "text[]", raw: "bytea[]", flag: "boolean[]"}
+var arrays = map[kind]string{number: "bigint[]", word: "text[]", raw: "bytea[]", flag: "boolean[]", uuid: "bytea[]", moment: "bigint[]"}
 
 func unnest(columns []column) string {
 	all := make([]string, len(columns))
@@ -156,13 +210,13 @@ func lists(columns []column, rows [][]any) []any {
 	all := make([]any, len(columns))
 	for i, c := range columns {
 		switch c.kind {
-		case number:
+		case number, moment:
 			all[i] = list[int64](rows, i)
 		case word:
 			all[i] = list[string](rows, i)
 		case flag:
 			all[i] = list[bool](rows, i)
-		case raw:
+		case raw, uuid:
 			values := make([][]byte, len(rows))
 			for j, r := range rows {
 				values[j], _ = r[i].([]byte)

@@ -1,0 +1,544 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/episode"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
+)
+
+// Finished runs go to a table, behind commits: every node keeps those that may not be there yet, and the leader writes
+// them. Their numbers follow from the log's entries. A transaction that writes some first moves the mark, the number up
+// to which the table has them, from where it must be, so that a former leader, and one that gets no answer, write
+// nothing twice.
+
+const (
+	historyBuffer = 64 << 20 // bytes of runs that may wait to be written; then commits wait
+	historyRows   = 1_000    // that are written at once
+	historyBytes  = 4 << 20
+	lookAtMark    = 500 * time.Millisecond // how often a node asks what the leader has written
+	historyAgain  = 200 * time.Millisecond // after an error
+)
+
+// history is the finished runs as a node has them. All methods may be called at the same time, Begin and Append by the
+// log only.
+type history struct {
+	dialect  *dialect
+	db       *sql.DB
+	episodes *episode.Log
+	limit    int64 // bytes that may wait
+
+	entry    uint64 // that settles the next runs
+	position uint64 // of the next run in it
+
+	mu      sync.Mutex
+	waiting []finished // by number; they may be in the table already
+	byName  map[[2]string]*kernel.Run
+	size    int64
+	moved   chan struct{} // closed when some leave
+	more    chan struct{} // has one when some come
+
+	ctx    context.Context // ends with close
+	stop   context.CancelFunc
+	duties sync.WaitGroup
+	leads  func() bool
+	parted time.Time // up to here, days have partitions
+
+	purging purging
+}
+
+// finished is a run that waits to be written.
+type finished struct {
+	number uint64
+	size   int64
+	run    *kernel.Run
+}
+
+var _ replica.History = (*history)(nil)
+
+// positionBits of a number are the place among the runs that an entry settles.
+const positionBits = 24
+
+// newHistory follows the table until close. leads reports whether this node writes it.
+func newHistory(db *sql.DB, d *dialect, episodes *episode.Log, limit int64, leads func() bool) *history {
+	h := &history{dialect: d, db: db, episodes: episodes, limit: cmp.Or(limit, historyBuffer), byName: map[[2]string]*kernel.Run{},
+		moved: make(chan struct{}), more: make(chan struct{}, 1), leads: leads}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.duties.Go(h.write)
+	return h
+}
+
+func (h *history) close() {
+	h.stop()
+	h.duties.Wait()
+}
+
+func nameOf(tenant jobs.Tenant, id jobs.ID) [2]string {
+	return [2]string{string(tenant), string(id[:])}
+}
+
+// Begin sets the entry that settles the runs appended from now on.
+func (h *history) Begin(index uint64) { h.entry, h.position = index, 0 }
+
+// Append adds runs. It waits while too many wait to be written.
+func (h *history) Append(runs []*kernel.Run) {
+	h.mu.Lock()
+	for h.size > h.limit {
+		moved := h.moved
+		h.mu.Unlock()
+		select {
+		case <-moved:
+		case <-h.ctx.Done(): // a snapshot that lacks them is not written any more
+			return
+		}
+		h.mu.Lock()
+	}
+	for _, run := range runs {
+		f := finished{number: h.entry<<positionBits | h.position, run: run, size: int64(500 + len(run.Args) + len(run.Result) + len(run.Checkpoint) + len(run.Error))}
+		h.position++
+		h.waiting = append(h.waiting, f)
+		h.byName[nameOf(run.Tenant, run.ID)] = run
+		h.size += f.size
+	}
+	h.mu.Unlock()
+	select {
+	case h.more <- struct{}{}:
+	default:
+	}
+}
+
+// forget drops what waits: the entries that settled it are read again, or lost.
+func (h *history) forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waiting, h.size = nil, 0
+	clear(h.byName)
+	close(h.moved)
+	h.moved = make(chan struct{})
+}
+
+// written drops what is in the table.
+func (h *history) written(upTo uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for n < len(h.waiting) && h.waiting[n].number <= upTo {
+		f := &h.waiting[n]
+		if name := nameOf(f.run.Tenant, f.run.ID); h.byName[name] == f.run {
+			delete(h.byName, name)
+		}
+		h.size -= f.size
+		n++
+	}
+	if n == 0 {
+		return
+	}
+	clear(h.waiting[:n])
+	if h.waiting = h.waiting[n:]; len(h.waiting) == 0 {
+		h.waiting = nil
+	}
+	close(h.moved)
+	h.moved = make(chan struct{})
+}
+
+// settled waits until the table has all runs that wait now.
+func (h *history) settled(ctx context.Context) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.waiting) == 0 {
+		return nil
+	}
+	for last := h.waiting[len(h.waiting)-1].number; len(h.waiting) > 0 && h.waiting[0].number <= last; {
+		moved := h.moved
+		h.mu.Unlock()
+		var err error
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		case <-h.ctx.Done():
+			err = errors.New("the store is closed")
+		}
+		if h.mu.Lock(); err != nil {
+			return fmt.Errorf("wait for finished runs to be written: %w", err)
+		}
+	}
+	return nil
+}
+
+// write writes what waits while this node leads, and asks what the leader has written while another one does.
+func (h *history) write() {
+	for h.ctx.Err() == nil {
+		wait := lookAtMark
+		if err := h.step(h.ctx); err == nil {
+			h.episodes.End("", "finished runs were not written")
+		} else if h.ctx.Err() == nil {
+			h.episodes.Failed(slog.LevelWarn, "", "finished runs were not written", "err", err)
+			wait = historyAgain
+		}
+		h.mu.Lock()
+		idle := len(h.waiting) == 0
+		h.mu.Unlock()
+		if !idle && h.leads() && wait == lookAtMark {
+			continue
+		}
+		timer := time.NewTimer(wait)
+		more := h.more
+		if wait == historyAgain || !h.leads() {
+			more = nil
+		}
+		select {
+		case <-h.ctx.Done():
+		case <-more:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// step drops what is in the table, and writes some of the rest if this node leads.
+func (h *history) step(ctx context.Context) error {
+	h.mu.Lock()
+	idle := len(h.waiting) == 0
+	h.mu.Unlock()
+	if idle {
+		return nil
+	}
+	mark, err := h.mark(ctx)
+	if err != nil {
+		return err
+	}
+	h.written(mark)
+	if !h.leads() {
+		return nil
+	}
+	part := h.part()
+	if len(part) == 0 {
+		return nil
+	}
+	last := part[len(part)-1].number
+	if done, err := h.put(ctx, mark, last, part); err != nil || !done {
+		return err // the mark tells what became of it
+	}
+	h.written(last)
+	return nil
+}
+
+// part is what is written at once.
+func (h *history) part() []finished {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n, size := 0, int64(0)
+	for n < len(h.waiting) && n < historyRows && (n == 0 || size+h.waiting[n].size <= historyBytes) {
+		size += h.waiting[n].size
+		n++
+	}
+	return slices.Clone(h.waiting[:n])
+}
+
+func (h *history) mark(ctx context.Context) (upTo uint64, err error) {
+	err = h.db.QueryRowContext(ctx, "SELECT upto FROM carillon_mark WHERE one = 1").Scan(&upTo)
+	return upTo, err
+}
+
+// put writes runs, if the mark is where it must be, and moves it.
+func (h *history) put(ctx context.Context, from, to uint64, part []finished) (done bool, err error) {
+	if err := h.partitions(ctx); err != nil {
+		return false, err
+	}
+	err = h.within(ctx, func(tx *sql.Tx) error {
+		moved, err := tx.ExecContext(ctx, h.dialect.ask("UPDATE carillon_mark SET upto = ? WHERE one = 1 AND upto = ?"), int64(to), int64(from))
+		if err != nil {
+			return err
+		}
+		if n, err := moved.RowsAffected(); err != nil || n == 0 {
+			return err
+		}
+		rows := make([][]any, len(part))
+		for i := range part {
+			rows[i] = historyRow(&part[i])
+		}
+		query, args := h.dialect.storing(rows, false)
+		_, err = tx.ExecContext(ctx, query, args...)
+		done = err == nil
+		return err
+	})
+	return done, err
+}
+
+// ended are the finished runs up to a number, in the order in which they ended. All of them must be in the table.
+func (h *history) ended(ctx context.Context, upTo uint64) iter.Seq2[*kernel.Run, error] {
+	return func(yield func(*kernel.Run, error) bool) {
+		for after := int64(-1); ; {
+			n := 0
+			enough := false
+			err := h.query(ctx, "read finished runs", func(scan func(...any) error) error {
+				var body []byte
+				if err := scan(&after, &body); err != nil {
+					return err
+				}
+				n++
+				if run, err := decode[*kernel.Run](body); err != nil {
+					return err
+				} else if enough = !yield(run, nil); enough {
+					return errEnough
+				}
+				return nil
+			}, "SELECT number, body FROM carillon_history WHERE number > ? AND number <= ? ORDER BY number LIMIT ?", after, int64(upTo), historyRows)
+			switch {
+			case err != nil:
+				yield(nil, err)
+				return
+			case enough || n < historyRows:
+				return
+			}
+		}
+	}
+}
+
+// fill writes runs into an empty table, numbered from after first, and returns the last number.
+func (h *history) fill(ctx context.Context, tx *sql.Tx, runs iter.Seq2[*kernel.Run, error], first uint64) (last uint64, err error) {
+	last = first
+	days := map[time.Time]bool{}
+	var part [][]any
+	size := 0
+	flush := func() error {
+		if len(part) == 0 {
+			return nil
+		}
+		query, args := h.dialect.storing(part, true)
+		_, err := tx.ExecContext(ctx, query, args...)
+		part, size = part[:0], 0
+		return err
+	}
+	for run, err := range runs {
+		if err != nil {
+			return 0, err
+		}
+		if day := run.Ended.UTC().Truncate(24 * time.Hour); h.dialect.partition != nil && !days[day] {
+			if err := h.dialect.partition(ctx, tx, day); err != nil {
+				return 0, err
+			}
+			days[day] = true
+		}
+		last++
+		row := historyRow(&finished{number: last, run: run})
+		part = append(part, row)
+		if size += len(row[len(row)-1].([]byte)); len(part) == historyRows || size > historyBytes {
+			if err := flush(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	if err := flush(); err != nil {
+		return 0, err
+	}
+	_, err = tx.ExecContext(ctx, h.dialect.ask("UPDATE carillon_mark SET upto = ? WHERE one = 1"), int64(last))
+	return last, err
+}
+
+// daysAhead is how many days have partitions before they come: making one waits for long queries.
+const daysAhead = 3
+
+// partitions makes the partitions of the next days, where the table has such.
+func (h *history) partitions(ctx context.Context) error {
+	if h.dialect.partition == nil {
+		return nil
+	}
+	var now int64
+	if err := h.db.QueryRowContext(ctx, "SELECT "+h.dialect.clock).Scan(&now); err != nil {
+		return err
+	}
+	today := instant(now).Truncate(24 * time.Hour)
+	if !today.AddDate(0, 0, daysAhead).After(h.parted) {
+		return nil
+	}
+	for day := range daysAhead + 1 {
+		if err := h.within(ctx, func(tx *sql.Tx) error { return h.dialect.partition(ctx, tx, today.AddDate(0, 0, day)) }); err != nil {
+			if day > 0 { // not needed yet
+				h.episodes.Failed(slog.LevelWarn, "", "a partition for a later day could not be made", "err", err)
+				return nil
+			}
+			return fmt.Errorf("make a partition for today's finished runs: %w", err)
+		}
+	}
+	h.episodes.End("", "a partition for a later day could not be made")
+	h.parted = today.AddDate(0, 0, daysAhead)
+	return nil
+}
+
+// within calls fn in a transaction.
+func (h *history) within(ctx context.Context, fn func(tx *sql.Tx) error) error {
+	tx, err := h.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after a commit
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// historyColumns are the columns of finished runs, but for the time at which they were stored.
+var historyColumns = []column{
+	{"number", number}, {"tenant", word}, {"id", uuid}, {"job", word}, {"app", word}, {"state", word}, {"worker", word}, {"parent", uuid},
+	{"priority", number}, {"attempts", number}, {"created_at", moment}, {"due_at", moment}, {"started_at", moment}, {"ended_at", moment},
+	{"code", word}, {"error", word}, {"args", word}, {"result", word}, {"body", raw},
+}
+
+// Kinds of columns that databases have their own types for: bytes, and Unix nanoseconds.
+const (
+	uuid kind = 100 + iota
+	moment
+)
+
+// historyRow are the values of a run, in the order of the columns.
+func historyRow(f *finished) []any {
+	in := f.run
+	var parent any
+	if !in.Parent.IsZero() {
+		parent = bytesOf(in.Parent)
+	}
+	return []any{
+		int64(f.number), plain(string(in.Tenant)), bytesOf(in.ID), plain(string(in.Key)), plain(in.App), in.State.String(), plain(in.Worker), parent,
+		int64(in.Priority), int64(in.Attempt), when(in.Created), when(in.Due), when(in.Started), when(in.Ended),
+		plain(in.Code()), plain(in.Error), text(in.Args), text(in.Result), kernel.AppendRow(nil, in),
+	}
+}
+
+// plain is a text as every database takes it: what is stored must not be refused.
+func plain(s string) string {
+	if strings.IndexByte(s, 0) >= 0 {
+		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+func text(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return plain(string(b))
+}
+
+// Get is one run, or nil.
+func (h *history) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	h.mu.Lock()
+	run := h.byName[nameOf(tenant, id)]
+	h.mu.Unlock()
+	if run != nil {
+		return run, nil
+	}
+	var body []byte
+	err := h.db.QueryRowContext(ctx, h.dialect.ask("SELECT body FROM carillon_history WHERE tenant = ? AND id = ? ORDER BY number DESC LIMIT 1"), string(tenant), h.dialect.uuid(id)).Scan(&body)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, h.failed("read a finished run", err)
+	}
+	return decode[*kernel.Run](body)
+}
+
+func (h *history) failed(what string, err error) error {
+	return fmt.Errorf("%s: %w: %w", what, kernel.Refuse(jobs.Unavailable, "%s does not answer", h.dialect.name), err)
+}
+
+// List answers a query, last ended first. The cursor is a number. A walk over too many rows stops early and reports how
+// far it came.
+func (h *history) List(ctx context.Context, q metastore.RunQuery) (page metastore.Page, err error) {
+	below := uint64(1)<<63 - 1
+	if q.Cursor != "" {
+		if below, err = strconv.ParseUint(q.Cursor, 36, 63); err != nil || below == 0 {
+			return page, kernel.Invalid("cursor %.60q is not from this list: use the cursor of the previous page", q.Cursor)
+		}
+	}
+	w := walk{q: &q, size: q.Size()}
+	h.mu.Lock()
+	waiting := h.waiting // its runs are never changed
+	h.mu.Unlock()
+	i, _ := slices.BinarySearchFunc(waiting, below, func(f finished, n uint64) int { return cmp.Compare(f.number, n) })
+	for _, f := range slices.Backward(waiting[:i]) {
+		if f.run.Tenant == q.Tenant && w.over(f.number, f.run) {
+			return w.page, nil
+		}
+	}
+	if len(waiting) > 0 {
+		below = min(below, waiting[0].number) // the table may have some of them already
+	}
+	where, args := []string{"tenant = ?", "number < ?"}, []any{string(q.Tenant), int64(below)}
+	switch { // by the best index: of those that the query names, the one with the fewest rows
+	case !q.Parent.IsZero():
+		where, args = append(where, "parent = ?"), append(args, h.dialect.uuid(q.Parent))
+	case kernel.ValidState(q.State) && q.State != jobs.Succeeded:
+		where, args = append(where, "state = ?", "state <> 'Succeeded'"), append(args, q.State.String())
+	case q.Job != "":
+		where, args = append(where, "job = ?"), append(args, string(q.Job))
+	}
+	rows, err := h.db.QueryContext(ctx, h.dialect.ask("SELECT number, body FROM carillon_history WHERE "+strings.Join(where, " AND ")+" ORDER BY number DESC LIMIT ?"), append(args, mostRows)...)
+	looked, ended := 0, time.Time{}
+	err = each(rows, err, func(scan func(...any) error) error {
+		var number uint64
+		var body []byte
+		if err := scan(&number, &body); err != nil {
+			return err
+		}
+		run, err := decode[*kernel.Run](body)
+		if err != nil {
+			return err
+		}
+		if looked++; w.over(number, run) {
+			return errEnough
+		}
+		ended = run.Ended
+		return nil
+	})
+	switch {
+	case errors.Is(err, errEnough):
+		return w.page, nil
+	case err != nil:
+		return metastore.Page{}, h.failed("list finished runs", err)
+	case looked == mostRows:
+		w.page.Next, w.page.Searched = strconv.FormatUint(w.last, 36), ended
+	}
+	return w.page, nil
+}
+
+// walk fills a page.
+type walk struct {
+	q    *metastore.RunQuery
+	size int
+	page metastore.Page
+	last uint64 // number of the last run that was looked at
+}
+
+// over looks at the next run, and reports whether the page is complete.
+func (w *walk) over(number uint64, run *kernel.Run) bool {
+	if w.q.Past(run) {
+		return true
+	}
+	if w.q.Matches(run) {
+		if len(w.page.Runs) == w.size {
+			w.page.Next = strconv.FormatUint(w.last, 36)
+			return true
+		}
+		w.page.Runs = append(w.page.Runs, run)
+	}
+	w.last = number
+	return false
+}
