@@ -269,7 +269,7 @@ func (w *world) promote(n uint64) {
 // cut off, or dies: what was acknowledged is there, what was refused is not, terms have one leader, whoever says that
 // it is up to date is, and in the end all have the same rows.
 func TestADatabaseThatMisbehaves(t *testing.T) {
-	for seed := range tests.Size[uint64](6, 40, 400) {
+	for seed := range tests.Size[uint64](6, 10, 400) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { simulate(t, seed, false) })
 		})
@@ -279,7 +279,7 @@ func TestADatabaseThatMisbehaves(t *testing.T) {
 // The same with replicas that are promoted before they have the end of the log: what is lost is lost whole, and nothing
 // else is.
 func TestADatabaseThatLosesTheEnd(t *testing.T) {
-	for seed := range tests.Size[uint64](6, 40, 400) {
+	for seed := range tests.Size[uint64](6, 10, 400) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { simulate(t, seed, true) })
 		})
