@@ -126,7 +126,7 @@ func TestWhoDials(t *testing.T) {
 	}
 }
 
-// Connections from one port to several places are told apart.
+// Connections from one port to several places have different sockets.
 func TestSocketOf(t *testing.T) {
 	reuse := net.Dialer{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error

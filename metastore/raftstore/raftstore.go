@@ -153,7 +153,7 @@ type Store struct {
 	standForElection func()
 	progress         func() // called when a part of the archive arrived; nil = no waiter
 
-	replaying bool // the directory is only read: nobody can compare it
+	replaying bool // the directory is only read, without a node that could compare it
 
 	ctx      context.Context // ends with the store
 	stop     context.CancelFunc

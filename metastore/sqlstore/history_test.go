@@ -21,7 +21,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// historyOf is a history that leads when it is told to.
+// historyOf is a history whose node leads after lead(true).
 func historyOf(t testing.TB, s *Store, limit int64) (h *history, lead func(bool)) {
 	t.Helper()
 	var leads atomic.Bool

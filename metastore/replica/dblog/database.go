@@ -3,7 +3,7 @@
 // It is not promised to programs outside this module.
 //
 // The key of a row is its number, and the row names the hash of the one before. So of two nodes that write after the
-// same row one is refused, whoever it took for the leader, and a database that has lost the end of the log refuses
+// same row one is refused, even if it believes that it leads, and a database that has lost the end of the log refuses
 // what was to follow it. Everything else is for speed: a lease names one node that writes at a time.
 //
 // Where to start: [Database] is what a database must do, log.go what a node does with it. memdb is a database in memory.

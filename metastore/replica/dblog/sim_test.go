@@ -266,7 +266,7 @@ func (w *world) promote(n uint64) {
 }
 
 // Nodes on a database that is slow, loses answers and does late what it did not answer, and of which one or another is
-// cut off, or dies: what was acknowledged is there, what was refused is not, terms have one leader, whoever says that
+// cut off, or dies: what was acknowledged is there, what was refused is not, terms have one leader, a node that says that
 // it is up to date is, and in the end all have the same rows.
 func TestADatabaseThatMisbehaves(t *testing.T) {
 	for seed := range tests.Size[uint64](6, 10, 400) {
