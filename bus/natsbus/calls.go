@@ -39,6 +39,9 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 	if err := b.check(ctx); err != nil {
 		return nil, err
 	}
+	if !b.link.connected() {
+		return nil, fmt.Errorf("call %s: %w", service, errNoConnection) // at once: while the library connects, it holds its lock
+	}
 	if most := b.Limit(); len(request) > most {
 		return nil, kernel.Invalid("call %s: request of %d bytes: the limit is %d", service, len(request), most)
 	}

@@ -6,9 +6,6 @@ func (b *Bus) Subscriptions() int { return b.nc.NumSubscriptions() }
 // Read returns how many bytes of messages have arrived.
 func (b *Bus) Read() uint64 { return b.nc.Stats().InBytes }
 
-// Connected reports whether there is a connection.
-func (b *Bus) Connected() bool { return b.link.connected() }
-
 // WithoutPings keeps the library from pinging the server.
 func (c Config) WithoutPings() Config {
 	c.pings = 1 << 62

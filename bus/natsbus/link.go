@@ -3,6 +3,7 @@ package natsbus
 import (
 	"context"
 	"errors"
+	"io"
 	"log/slog"
 	"net/url"
 	"regexp"
@@ -86,8 +87,11 @@ func (b *Bus) connected(nc *nats.Conn) {
 		return
 	}
 	server := withoutUser(nc.ConnectedUrl())
-	if nc.Opts.InProcessServer != nil {
+	switch {
+	case b.wires.within():
 		server = "in this process" // the URL is one that was never dialled
+	case b.wires.way != nil:
+		server = b.wires.now().RemoteAddr().String()
 	}
 	b.episodes.End("", "bus disconnected")
 	b.log.Info("bus connected", "server", server, "version", nc.ConnectedServerVersion())
@@ -104,8 +108,12 @@ func withoutUser(address string) string {
 
 func (b *Bus) disconnected(_ *nats.Conn, err error) {
 	b.link.fall(errLost)
+	level := slog.LevelWarn
+	if b.wires.way != nil {
+		level = slog.LevelInfo // the server has moved
+	}
 	if b.life.Err() == nil {
-		b.episodes.Began(slog.LevelWarn, "", "bus disconnected", "err", err)
+		b.episodes.Began(level, "", "bus disconnected", "err", err)
 	}
 }
 
@@ -113,6 +121,9 @@ func (b *Bus) disconnected(_ *nats.Conn, err error) {
 func (b *Bus) asyncError(_ *nats.Conn, sub *nats.Subscription, err error) {
 	if subject, denied := deniedSubject(err); denied {
 		b.denials.notify(subject)
+	}
+	if b.wires.way != nil && errors.Is(err, io.ErrClosedPipe) {
+		return // the server in this process has closed
 	}
 	if sub != nil {
 		b.episodes.Failed(slog.LevelWarn, sub.Subject, "bus error", "err", err, "subject", sub.Subject)

@@ -48,6 +48,9 @@ type Config struct {
 	// InProcess is a server in this process. With it, the URL is ignored. An [Insider]'s supplies the credentials
 	// itself.
 	InProcess Server
+	// Way finds the server anew for each connection, for one that moves. With it, the URL is ignored, Connect succeeds
+	// without a server, and the way supplies the credentials itself.
+	Way Way
 	// Retry makes Connect succeed without a server: it is tried until there is one.
 	Retry bool
 	// Buffer is how many bytes of signals are buffered while the connection is lost. Default: none.
@@ -100,6 +103,9 @@ func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
 	b.episodes = episode.New(b.log)
 	b.life, b.end = context.WithCancel(context.Background())
 	b.link.fresh()
+	if cfg.Way != nil {
+		url, cfg.Retry = nats.DefaultURL, true
+	}
 	nc, err := nats.Connect(url, b.options(ctx, cfg)...)
 	if err != nil {
 		b.end()
@@ -155,6 +161,10 @@ func (b *Bus) options(ctx context.Context, cfg Config) []nats.Option {
 	}
 	if cfg.TLS != nil {
 		o = append(o, nats.Secure(cfg.TLS))
+	}
+	if cfg.Way != nil {
+		b.wires.way = cfg.Way
+		return append(o, nats.TokenHandler(b.wires.token), nats.IgnoreDiscoveredServers())
 	}
 	if cfg.InProcess != nil {
 		b.wires.inside = cfg.InProcess

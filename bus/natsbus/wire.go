@@ -29,9 +29,11 @@ const (
 type wires struct {
 	dialer net.Dialer
 	inside Server // the one in this process, if there is one
+	way    Way    // nil = the library knows the server
 
-	mu   sync.Mutex
-	last *wire
+	mu    sync.Mutex
+	last  *wire
+	place Place // that the way has led to
 }
 
 var (
@@ -39,8 +41,11 @@ var (
 	_ nats.InProcessConnProvider = (*wires)(nil)
 )
 
-// Dial connects over the network.
+// Dial connects over the network, or where the way leads.
 func (w *wires) Dial(network, address string) (net.Conn, error) {
+	if w.way != nil {
+		return w.keep(w.follow())
+	}
 	return w.keep(w.dialer.Dial(network, address))
 }
 
@@ -96,7 +101,7 @@ func (w *wire) Close() error {
 // doubt pings the server in the background, and closes the connection if nothing arrives.
 func (b *Bus) doubt() {
 	w := b.wires.now()
-	if b.wires.inside != nil || !b.link.connected() || !b.doubted.CompareAndSwap(false, true) {
+	if b.wires.within() || !b.link.connected() || !b.doubted.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {

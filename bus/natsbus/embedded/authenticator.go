@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -43,7 +44,8 @@ const (
 // subject, and no server has to remember or to be asked.
 type authenticator struct {
 	admit  Admit
-	secret string // of our own process
+	peers  func(ctx context.Context, token string) error // nil = there are none
+	secret string                                        // of our own process
 	log    *slog.Logger
 	logins logins
 
@@ -101,6 +103,11 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 		return false
 	}
 	defer d.logins.end(from)
+	if d.peer(o.Token) {
+		c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
+		d.log.Debug("bus connection of another node admitted", "address", from)
+		return true
+	}
 	g, err := d.ask(c.GetID(), from, o)
 	if err != nil {
 		if d.logins.logs(from) {
@@ -122,6 +129,16 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(g.as, apps...))})
 	d.log.Debug("bus connection admitted", "address", from, "actor", g.as.Actor(), "tenant", g.as.Tenant, "app", g.as.App)
 	return true
+}
+
+// peer reports whether a token is that of another node.
+func (d *authenticator) peer(token string) bool {
+	if d.peers == nil || !strings.HasPrefix(token, natsbus.PeerToken) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	return d.peers(ctx, token) == nil
 }
 
 // known reports whether a connection was authenticated before.

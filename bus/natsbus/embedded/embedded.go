@@ -11,6 +11,7 @@ package embedded
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -33,6 +34,8 @@ const MaxPayload = 8 << 20
 const (
 	// maxSubs is how many subscriptions a connection may have. Ours have some tens; each costs a kilobyte.
 	maxSubs = 4096
+	// firstWord is how long a server with TLS that is one of several waits for a client to begin it, before it greets.
+	firstWord = 50 * time.Millisecond
 	// startTime is how long a server may take to start.
 	startTime = 10 * time.Second
 )
@@ -44,8 +47,8 @@ type Config struct {
 	Host       string // where it listens. Default: 127.0.0.1
 	Port       int    // default: a free one
 	DontListen bool   // be reachable in this process only
-	// Shut makes the server listen only between Unlock and Lock: for one of two servers of which the other one is open.
-	// Before, it can be reached in this process. It needs a Port.
+	// Shut makes the server listen only between Unlock and Lock: for one of several servers of which one is open at a
+	// time. Before, it can be reached in this process.
 	Shut bool
 
 	// Users are who may connect, and what they may do there. Default: no authentication, all permissions.
@@ -53,7 +56,11 @@ type Config struct {
 	// Admit authenticates by tokens instead, beside the connections of this process. A connection gets its principal's
 	// permissions, and is closed within a second when its token is revoked or expires. Not together with Users.
 	Admit Admit
-	// TLS secures the connections over the network, and is then required. Default: no TLS.
+	// Peers authenticates the tokens of other processes that are nodes as this one is: natsbus.Place.Token. Such a
+	// connection may do all. Only with Admit. Default: there are none.
+	Peers func(ctx context.Context, token string) error
+	// TLS secures the connections over the network, and is then required. Default: no TLS. A client may begin it at
+	// once, before the server says a word.
 	TLS *tls.Config
 
 	// Cluster joins the server with those of other nodes. Default: it is alone.
@@ -70,7 +77,7 @@ type Server struct {
 	options *server.Options
 	cluster Cluster
 	log     *lines
-	tls     bool
+	tls     *tls.Config // nil = none
 
 	verifier verifier // of other servers; unused without TLS between them
 
@@ -91,13 +98,14 @@ func Start(cfg Config) (*Server, error) {
 	s := &Server{}
 	if cfg.Admit != nil {
 		s.authenticator = newAuthenticator(cfg.Admit, cfg.Logger, &s.nats)
+		s.authenticator.peers = cfg.Peers
 		options.CustomClientAuthentication = s.authenticator
 		options.AuthTimeout = authTimeout.Seconds()
 	}
 	if options.Cluster.TLSConfig != nil {
 		options.Cluster.TLSConfig = s.verifier.remembering(options.Cluster.TLSConfig)
 	}
-	s.tls = cfg.TLS != nil
+	s.tls = cfg.TLS
 	s.options, s.cluster, s.log = options, cfg.Cluster, newLines(cfg.Logger, cfg.Admit != nil)
 	if err := s.run(); err != nil {
 		return nil, err
@@ -204,6 +212,7 @@ func (cfg Config) options() (*server.Options, error) {
 	}
 	if cfg.TLS != nil {
 		o.TLSConfig, o.TLS, o.TLSTimeout = cfg.TLS, true, 5
+		o.TLSHandshakeFirst, o.TLSHandshakeFirstFallback = cfg.Shut, firstWord
 	}
 	if !cfg.Cluster.alone() {
 		if err := cfg.Cluster.into(o); err != nil {
@@ -226,7 +235,7 @@ func (s *Server) URL() string {
 		return ""
 	}
 	scheme := "nats://"
-	if s.tls {
+	if s.tls != nil {
 		scheme = "tls://"
 	}
 	return scheme + net.JoinHostPort(addr.IP.String(), strconv.Itoa(addr.Port))
