@@ -173,6 +173,9 @@ func (s *Store) HowToBackUp() string {
 	return fmt.Sprintf("the rows are in %s: back it up with its own tool, also while this server runs: %s", s.dialect.name, strings.ReplaceAll(s.dialect.dump, "DATABASE", name))
 }
 
+// Node returns this process's name.
+func (s *Store) Node() string { return s.cfg.Node }
+
 // Stats returns how many commits there have been, how large, and how long they took.
 func (s *Store) Stats() metastore.Stats { return s.group.Stats() }
 
