@@ -1,6 +1,7 @@
 package embed_test
 
 import (
+	"fmt"
 	"os"
 	"testing"
 
@@ -12,6 +13,10 @@ import (
 func TestMain(m *testing.M) {
 	if node := os.Getenv(childNode); node != "" {
 		child(node)
+		return
+	}
+	if database := os.Getenv(childReplica); database != "" {
+		fmt.Println(replica(database))
 		return
 	}
 	os.Exit(sqltest.Main(m))

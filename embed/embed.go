@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ import (
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
 	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/controlplane"
 	"github.com/carillon-scheduler/carillon/internal/episode"
@@ -51,14 +53,16 @@ type Config struct {
 	Database string
 	// Triggering selects the nodes that fire due times: ByLeader (default), or Distributed, which needs a Database.
 	Triggering Triggering
-	// Node is this process's name; default "node". Processes that share a Database need different names.
+	// Node is this process's name. Default: "node"; with a Database, in which each process needs another, the machine's
+	// name and the number of the process.
 	Node string
 	// Worker configures the worker that runs the given jobs. Its Logger defaults to the one below.
 	Worker worker.Config
 	// HTTPJobs runs HTTP jobs in this process and limits what they may do; nil = other processes run them.
 	HTTPJobs *httpjob.Config
 	// Bus connects a principal to a bus that other processes share: workers and clients reach the store over it.
-	// Default: a bus inside the process.
+	// Default: with a Database, processes find each other there, and connect to the one that leads; otherwise a bus
+	// inside the process.
 	Bus func(ctx context.Context, as bus.Principal) (bus.Bus, error)
 	// Kept restricts workers on that bus to their own app: for a bus that authenticates them. Default: a worker may act
 	// for all apps.
@@ -74,13 +78,16 @@ type Config struct {
 	Secure bool
 
 	// Cluster makes this process one of several nodes with a Bus in common, each with a copy of the rows in Dir.
-	// Default: a single node. Nodes that share a Database and a Bus need no Cluster.
+	// Default: a single node. Processes that share a Database need no Cluster.
 	Cluster *Cluster
 
-	// Open is for processes that share a Database but not a Bus, of which only the leader's bus accepts connections.
-	// It is called when this process becomes the leader, and shut when it stops leading. A process that does not lead
-	// writes commands to the database, where the leader finds them. Default: all processes share a Bus.
-	Open func() (shut func(), err error)
+	// Advertise is the host name or IP address by which other processes with the same Database reach this one. Default:
+	// the address by which this process reaches the Database. Not with Bus.
+	Advertise string
+	// Server is this process's NATS server, started shut; it listens while this process leads. One that authenticates
+	// needs Peers that call Scheduler.AdmitPeer. Default: one is made, for the processes with the same Database only, at
+	// a free port. Not with Bus.
+	Server *embedded.Server
 
 	// OnFailure configures the webhook for failed runs, missed due times and paused jobs; without a URL it sends none.
 	OnFailure webhook.Config
@@ -170,7 +177,7 @@ type Scheduler struct {
 // runs nothing yet. Call Close in any case.
 func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err error) {
 	if cfg.Node == "" {
-		cfg.Node = "node"
+		cfg.Node = nodeName(cfg)
 	}
 	if cfg.Version == "" {
 		cfg.Version = "unknown"
@@ -197,19 +204,25 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if cfg.Cluster != nil && (cfg.Dir == "" || cfg.Database != "" || !shared) {
 		return nil, kernel.Invalid("embed: a Cluster needs Dir and Bus, and no Database")
 	}
-	if !shared {
-		hub := membus.New()
-		cfg.Bus = func(_ context.Context, as bus.Principal) (bus.Bus, error) { return hub.As(as), nil }
+	if (cfg.Server != nil || cfg.Advertise != "") && (cfg.Database == "" || shared) {
+		return nil, kernel.Invalid("embed: Server and Advertise are for processes that share a Database and no Bus")
 	}
 	rows, err := s.openRows(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Open != nil {
-		if !rows.shared {
-			return nil, kernel.Invalid("embed: Open needs Database")
+	var way *road
+	switch {
+	case shared:
+	case cfg.Database != "":
+		if way, err = openRoad(ctx, cfg, s.database, s.AdmitPeer); err != nil {
+			return nil, err
 		}
-		rows.elector = listening{rows.elector, cfg.Open}
+		s.close = append(s.close, func() error { way.stop(); return nil })
+		cfg.Bus, shared, rows.elector = way.connect, true, opening{rows.elector, way}
+	default:
+		hub := membus.New()
+		cfg.Bus = func(_ context.Context, as bus.Principal) (bus.Bus, error) { return hub.As(as), nil }
 	}
 	s.failed, s.deliver, s.elector = rows.failed, rows.deliver, rows.elector
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: cfg.Node}
@@ -239,22 +252,19 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if s.plane, err = controlplane.New(plane); err != nil {
 		return nil, err
 	}
-	s.live = &live{plane: s.plane, calls: heeding}
-	if cfg.Open != nil {
-		s.live.alone = rows.store
-	}
-	s.store = newLed(s.plane, quota, busstore.New(heeding, as), rows.copies, rows.shared, cfg.Open != nil)
+	s.live = &live{plane: s.plane, calls: heeding, road: way}
+	s.store = newLed(s.plane, quota, busstore.New(heeding, as), rows.copies, rows.shared, way)
 	s.client = client.New(s.store, node, client.Config{})
 	s.close = append(s.close, s.client.Close)
-	s.httpWorkers = newHTTPWorkers(cfg, func(ctx context.Context) error {
-		if cfg.Open == nil {
+	s.httpWorkers = newHTTPWorkers(cfg, func(context.Context) error {
+		if way == nil {
 			return nil // the bus reaches every leader
 		}
-		return s.store.ready(ctx)
+		return way.reaches()
 	})
 	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
 	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check}
-	if shared && (rows.shared && cfg.Open == nil || cfg.Cluster != nil) {
+	if shared && (rows.shared || cfg.Cluster != nil) {
 		s.cluster = &cluster{store: rows.copies, live: s.live, calls: heeding}
 		if cfg.Cluster != nil {
 			s.cluster.invite = cfg.Cluster.Invite
@@ -275,6 +285,16 @@ func (s *Scheduler) serveCluster(ctx context.Context, calls bus.Calls) error {
 		return nil
 	}
 	return s.cluster.serve(ctx, calls)
+}
+
+// nodeName is the default name of a process.
+func nodeName(cfg Config) string {
+	host, err := os.Hostname()
+	name := fmt.Sprintf("%s-%d", host, os.Getpid())
+	if cfg.Database == "" || err != nil || kernel.CheckName("node", name) != nil {
+		return "node"
+	}
+	return name
 }
 
 func (s *Scheduler) openBus(ctx context.Context, cfg Config, as bus.Principal) (bus.Bus, error) {
@@ -378,13 +398,10 @@ func (s *Scheduler) Ops() *ops.Ops { return s.ops }
 func (s *Scheduler) Handler() http.Handler { return s.handler }
 
 // Ready returns nil if the store answers and a node leads, and otherwise the reason why this process cannot serve
-// requests. A standby that shares only a database with the leader is ready if that answers.
+// requests.
 func (s *Scheduler) Ready(ctx context.Context) error {
 	if s.stopping.Load() {
 		return kernel.Refuse(jobs.Unavailable, "stopping")
-	}
-	if s.store.standby() {
-		return s.store.answers(ctx)
 	}
 	if err := s.store.ready(ctx); err != nil {
 		return err

@@ -21,13 +21,13 @@ type led struct {
 	here   metastore.Store
 	there  metastore.Store  // over the bus
 	copies *raftstore.Store // nil = there is no copy of the rows here
-	apart  bool             // no bus to the leader: it reads this process's commands from the database
+	road   *road            // nil = the bus is not found through a database
 }
 
 // newLed makes the store of a process. Rows in a shared database are read there; copies are read at the leader, because
 // this node's copy may be stale.
-func newLed(plane *controlplane.ControlPlane, quota *metastore.Quota, there metastore.Store, copies *raftstore.Store, shared, apart bool) *led {
-	l := &led{plane: plane, here: quota.Bound(plane.Store()), there: there, copies: copies, apart: apart}
+func newLed(plane *controlplane.ControlPlane, quota *metastore.Quota, there metastore.Store, copies *raftstore.Store, shared bool, way *road) *led {
+	l := &led{plane: plane, here: quota.Bound(plane.Store()), there: there, copies: copies, road: way}
 	if l.Reader = (elsewhere{l}); shared {
 		l.Reader = l.here
 	}
@@ -42,9 +42,6 @@ func (l *led) leads() bool {
 // Apply sends the batch to the leader. If this node stops leading meanwhile, commands without a result are sent again,
 // unchanged, to the new leader: commands are idempotent.
 func (l *led) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
-	if l.apart {
-		return l.here.Apply(ctx, batch)
-	}
 	if !l.leads() {
 		return l.there.Apply(ctx, batch)
 	}
@@ -72,15 +69,8 @@ func (l *led) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Re
 	return results
 }
 
-// delivery is where commands from the database are applied.
-func (l *led) delivery() metastore.Applier {
-	if l.apart {
-		return leaders{l}
-	}
-	return l
-}
-
-// leaders refuses commands while this process does not lead, because the leader gets the same commands.
+// leaders refuses commands while this process does not lead, because the leader gets the same commands from the
+// database.
 type leaders struct{ *led }
 
 func (l leaders) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
@@ -99,17 +89,13 @@ func again(err error) bool {
 	return code == jobs.Unavailable || code == jobs.Unknown
 }
 
-// standby reports whether this process shares only the database with the leader.
-func (l *led) standby() bool { return l.apart && !l.leads() }
-
-// answers returns nil if the database answers, which is all that the requests to a standby need.
-func (l *led) answers(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, soon)
-	defer cancel()
-	if _, err := l.here.Global(ctx, jobs.DefaultTenant); err != nil {
-		return kernel.Refuse(jobs.Unavailable, "the database does not answer")
+// leader returns the name and the term of the leader, as far as this process knows; term 0 = there is none.
+func (l *led) leader() (name string, term uint64) {
+	if n := l.plane.Leader(); n.Term > 0 || l.road == nil {
+		return n.Name, n.Term
 	}
-	return nil
+	r := l.road.leader() // this process may not be connected
+	return r.Node, r.Term
 }
 
 // soon is the timeout of short requests to the leader.
@@ -120,17 +106,14 @@ func (l *led) ready(ctx context.Context) error {
 	if l.leads() {
 		return nil
 	}
-	if l.apart {
-		return kernel.Refuse(jobs.Unavailable, "this node is a standby: send the request to the leader, or retry")
-	}
-	leader := l.plane.Leader()
-	if leader.Term == 0 {
+	name, term := l.leader()
+	if term == 0 {
 		return kernel.Refuse(jobs.Unavailable, "no node leads yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, soon)
 	defer cancel()
 	if _, err := l.there.Global(ctx, jobs.DefaultTenant); err != nil {
-		return kernel.Refuse(jobs.Unavailable, "the leader, node %s, does not answer", leader.Name)
+		return kernel.Refuse(jobs.Unavailable, "the leader, node %s, does not answer", name)
 	}
 	return nil
 }

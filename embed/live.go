@@ -9,7 +9,6 @@ import (
 	"github.com/carillon-scheduler/carillon/controlplane"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -17,7 +16,7 @@ import (
 type live struct {
 	plane *controlplane.ControlPlane
 	calls bus.Calls
-	alone metastore.Agenda // set: no bus to other nodes; it names the last leader
+	road  *road // nil = the bus is not found through a database
 
 	mu   sync.Mutex
 	seen map[jobs.Tenant]*sight
@@ -137,24 +136,17 @@ func (l *live) Attempt(tenant jobs.Tenant, run jobs.ID) (ops.Attempt, bool) {
 
 func (l *live) Leader() ops.Leader {
 	n := l.plane.Leader()
-	if n.Term == 0 && l.alone != nil {
-		return l.last()
-	}
 	if n.Term == 0 {
-		return ops.Leader{}
+		if l.road == nil {
+			return ops.Leader{}
+		}
+		r := l.road.leader() // this process may not be connected
+		if r.Term == 0 || r.Node == l.plane.Node() {
+			return ops.Leader{}
+		}
+		return ops.Leader{Node: r.Node, Term: r.Term}
 	}
 	return ops.Leader{Node: n.Name, Term: n.Term, Here: n.Here, Since: n.Since, Step: n.Step, Off: l.plane.OffOf(n.Name)}
-}
-
-// last returns the leader that the rows name, if it is another node.
-func (l *live) last() ops.Leader {
-	ctx, cancel := context.WithTimeout(context.Background(), soon)
-	defer cancel()
-	s, err := l.alone.State(ctx)
-	if err != nil || s.Leader == l.plane.Node() {
-		return ops.Leader{}
-	}
-	return ops.Leader{Node: s.Leader, Term: s.Term}
 }
 
 func (l *live) Shares() (list []ops.Share) {

@@ -25,11 +25,20 @@ const adminFile = "admin.token"
 
 // admit authenticates a connection to the bus by its token.
 func (p *process) admit(ctx context.Context, token string) (bus.Principal, string, error) {
-	o := p.ops.Load()
-	if o == nil {
+	s := p.scheduler.Load()
+	if s == nil {
 		return bus.Principal{}, "", kernel.Refuse(jobs.Unavailable, "the store is not open yet")
 	}
-	return o.Admit(ctx, token)
+	return s.Ops().Admit(ctx, token)
+}
+
+// admitPeer authenticates a token of another process with the same database.
+func (p *process) admitPeer(ctx context.Context, token string) error {
+	s := p.scheduler.Load()
+	if s == nil {
+		return kernel.Refuse(jobs.Unavailable, "the store is not open yet")
+	}
+	return s.AdmitPeer(ctx, token)
 }
 
 // firstToken grants an admin's token if the server authenticates and has no admin yet. The file is written before the

@@ -288,7 +288,8 @@ func (p *process) cluster() *embed.Cluster {
 // routes returns the known routes of all nodes.
 func (p *process) routes() []string {
 	all := []string{p.route}
-	if o := p.ops.Load(); o != nil {
+	if s := p.scheduler.Load(); s != nil {
+		o := s.Ops()
 		for _, n := range o.Live().Nodes() {
 			if n.Route != "" && !slices.Contains(all, n.Route) {
 				all = append(all, n.Route)

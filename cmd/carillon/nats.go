@@ -18,7 +18,8 @@ import (
 
 // The bus: the built-in NATS server, or an external one.
 
-// nats connects to the external NATS server, or starts one here. where is its address for others.
+// nats connects to the external NATS server, or starts one here. where is its address for others. connect is nil for
+// processes that share a database and no NATS server.
 func (p *process) nats() (connect func(context.Context, bus.Principal) (bus.Bus, error), stop func() error, where string, err error) {
 	conf := natsbus.Config{Logger: p.log}
 	stop, where = func() error { return nil }, withoutUsers(p.cfg.URL)
@@ -29,6 +30,9 @@ func (p *process) nats() (connect func(context.Context, bus.Principal) (bus.Bus,
 		}
 		p.server = server
 		conf.InProcess, stop, where = server, server.Stop, p.where(server)
+		if p.cfg.mayStandBy() {
+			return nil, stop, where, nil // processes find each other by the database
+		}
 	} else if err := p.cfg.Login.into(&conf); err != nil {
 		return nil, nil, "", err
 	}
@@ -65,7 +69,7 @@ func (p *process) startNATS() (*embedded.Server, error) {
 	}
 	cfg := embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Logger: p.log, TLS: secure, Cluster: others, Shut: p.cfg.mayStandBy()}
 	if p.cfg.authenticates() {
-		cfg.Admit = p.admit
+		cfg.Admit, cfg.Peers = p.admit, p.admitPeer
 	}
 	return embedded.Start(cfg)
 }
@@ -80,19 +84,6 @@ func (p *process) where(server *embedded.Server) string {
 		scheme = "tls://"
 	}
 	return scheme + p.natsAddr
-}
-
-// open opens the built-in NATS server to others while this process leads.
-func (p *process) open() (shut func(), err error) {
-	if err := p.server.Unlock(); err != nil {
-		return nil, err
-	}
-	p.log.Info("the bus is open", "address", p.natsAddr)
-	return func() {
-		if err := p.server.Lock(); err != nil {
-			p.log.Error("the bus was not closed", "err", err)
-		}
-	}, nil
 }
 
 // into reads the files of a login into a connection's settings.

@@ -26,7 +26,6 @@ import (
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
-	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -49,7 +48,7 @@ type process struct {
 	invited     invitation                                    // to join with
 	secret      string                                        // that peers have in common, or ""
 	newAdmin    bool                                          // grant an admin's token at this start
-	ops         atomic.Pointer[ops.Ops]                       // nil until the store is open
+	scheduler   atomic.Pointer[embed.Scheduler]               // nil until the store is open
 }
 
 // serve runs the process. Parts start in the order of their dependencies; the page's address is printed once its port
@@ -111,7 +110,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RaftLog: p.cfg.RaftLog, RetainBytes: p.cfg.RetainBytes, MetricsJobs: p.cfg.MetricsJobs, KeepCounts: p.cfg.KeepCounts,
 	}
 	if p.cfg.mayStandBy() {
-		cfg.Open = p.open
+		cfg.Server = p.server
 	}
 	if p.server != nil {
 		cfg.NATS = p.server.State
@@ -135,7 +134,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 		return p.advised(err)
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	p.ops.Store(s.Ops())
+	p.scheduler.Store(s)
 	return p.advised(p.group(ctx, s, f))
 }
 
