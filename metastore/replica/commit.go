@@ -22,6 +22,8 @@ type Config struct {
 	MayRaise func(ctx context.Context, to uint32) error
 	// Raising, if not nil, is held while the version of the rules is raised.
 	Raising sync.Locker
+	// MaxEntry is how many bytes an entry may have, unless one command has more. Default 4 MiB.
+	MaxEntry int
 }
 
 // reads is the reads of the rows.
@@ -47,6 +49,9 @@ var _ metastore.Full = (*Replica)(nil)
 func New(c Config) *Replica {
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.MaxEntry <= 0 {
+		c.MaxEntry = defaultEntry
 	}
 	r := &Replica{reads: c.Machine.Engine, cfg: c}
 	r.group = metastore.NewGroup(maxCommands, commitsInFlight, r.commit)
@@ -107,7 +112,7 @@ func (r *Replica) commit(batch []kernel.Envelope) []metastore.Result {
 func (r *Replica) propose(parts []proposed, batch []kernel.Envelope) []proposed {
 	if len(batch) <= maxCommands {
 		r.room = AppendEntry(r.room[:0], r.cfg.Machine.InForce(), batch)
-		if len(r.room) <= maxEntry || len(batch) == 1 {
+		if len(r.room) <= r.cfg.MaxEntry || len(batch) == 1 {
 			entry := bytes.Clone(r.room)
 			r.cfg.Machine.own.note(entry, batch)
 			return append(parts, proposed{batch, entry, r.cfg.Log.Append(entry)})

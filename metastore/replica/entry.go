@@ -18,10 +18,10 @@ const (
 	entryHead    = 10
 	entryKindAt  = 5 // the checksum covers what follows
 	entryRulesAt = 6
-	// maxEntry is how long an entry may be before a batch is split, and maxCommands how much of a batch is encoded to
-	// find out.
-	maxEntry    = 4 << 20
-	maxCommands = 4096
+	// defaultEntry is how long an entry may be before a batch is split, and maxCommands how much of a batch is encoded
+	// to find out.
+	defaultEntry = 4 << 20
+	maxCommands  = 4096
 	// commitsInFlight is how many large entries may be under way at once.
 	commitsInFlight = 2
 )

@@ -66,10 +66,11 @@ type Database interface {
 	// Take begins a term, with a lease, unless another term has one; 0 = it has. The term is higher than those of all
 	// rows, and than after.
 	Take(ctx context.Context, node string, after uint64, lease time.Duration) (term uint64, err error)
-	// Renew lets the lease of a term last for so long from now, and reports whether the term still had it.
-	Renew(ctx context.Context, term uint64, lease time.Duration) (held bool, err error)
-	// Release ends the lease of a term, if it still has it.
-	Release(ctx context.Context, term uint64) error
+	// Renew lets the lease of a node's term last for so long from now, and reports whether the node still had it: a
+	// replica that lacked a term may have given the same number to another node.
+	Renew(ctx context.Context, node string, term uint64, lease time.Duration) (held bool, err error)
+	// Release ends the lease of a node's term, if it still has it.
+	Release(ctx context.Context, node string, term uint64) error
 
 	// Newest is the newest snapshot; nil = there is none.
 	Newest(ctx context.Context) (*Snapshot, error)

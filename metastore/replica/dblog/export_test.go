@@ -12,4 +12,4 @@ func (l *Log) Led(ctx context.Context, term uint64, confirmed time.Time) error {
 }
 
 // Thawed has the node remember no later confirmation than one before its lease: as if it had been frozen since.
-func (l *Log) Thawed(term uint64) { l.confirm(term, time.Now().Add(-leaseTime)) }
+func (l *Log) Thawed(term uint64) { l.confirm(term, time.Now().Add(-DefaultLease)) }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore/replica"
@@ -18,7 +19,7 @@ var errGap = errors.New("the log does not continue where the rows end")
 // follow applies what other nodes write, while this one does not lead, until the log is closed.
 func (l *Log) follow() {
 	for l.ctx.Err() == nil {
-		if !l.leads() {
+		if !l.Leads() {
 			switch err := l.catchUp(l.ctx); {
 			case err == nil:
 				l.episodes.End("", "the log was not read")
@@ -32,6 +33,7 @@ func (l *Log) follow() {
 
 // catchUp applies all that is in the log. It replaces the rows if the log is not the one that they are of.
 func (l *Log) catchUp(ctx context.Context) error {
+	asked := time.Now()
 	end, hash, err := l.db.End(ctx)
 	if err != nil {
 		return err
@@ -40,11 +42,16 @@ func (l *Log) catchUp(ctx context.Context) error {
 		return err
 	}
 	defer l.turn.give()
-	if l.seq < end && l.leads() {
+	if l.seq < end && l.Leads() {
 		l.lose(errDeposed) // it would write behind what another node has written
 	}
 	for gaps := 0; ; gaps++ {
 		ours, err := l.reach(ctx, end, hash)
+		if err == nil && ours {
+			l.mu.Lock()
+			l.fresh = asked
+			l.mu.Unlock()
+		}
 		if err != nil || ours {
 			return err
 		}
@@ -66,7 +73,7 @@ func (l *Log) reach(ctx context.Context, end uint64, hash Hash) (ours bool, err 
 			return false, err
 		}
 	}
-	if l.leads() || l.seq == end && l.hash == hash {
+	if l.Leads() || l.seq == end && l.hash == hash {
 		return true, nil
 	}
 	// Other nodes may have written more since. Otherwise the log has lost its end.
@@ -76,7 +83,8 @@ func (l *Log) reach(ctx context.Context, end uint64, hash Hash) (ours bool, err 
 // mostGaps is how many times the rows are read again while the log is read once: a snapshot may be replaced meanwhile.
 const mostGaps = 3
 
-func (l *Log) leads() bool {
+// Leads reports whether this node may append, as far as it knows.
+func (l *Log) Leads() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.term > 0

@@ -16,7 +16,9 @@ import (
 func (l *Log) Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
 	for {
 		asked := time.Now()
-		term, err := l.db.Take(ctx, l.cfg.Node, l.seen.Load(), l.cfg.lease)
+		asking, cancel := context.WithTimeout(ctx, l.cfg.Lease-margin)
+		term, err := l.db.Take(asking, l.cfg.Node, l.seen.Load(), l.cfg.Lease)
+		cancel()
 		switch {
 		case l.ctx.Err() != nil:
 			return errClosed
@@ -122,7 +124,7 @@ func (l *Log) confirm(term uint64, at time.Time) {
 
 // renew renews the lease until ctx ends, and calls lost when it cannot be in time.
 func (l *Log) renew(ctx context.Context, term uint64, since time.Time, lost func(error)) {
-	over := time.NewTimer(time.Until(since.Add(l.cfg.lease - margin)))
+	over := time.NewTimer(time.Until(since.Add(l.cfg.Lease - margin)))
 	defer over.Stop()
 	tick := time.NewTicker(renewTime)
 	defer tick.Stop()
@@ -155,7 +157,7 @@ func (l *Log) renew(ctx context.Context, term uint64, since time.Time, lost func
 			default:
 				l.episodes.End("", "the lease of leadership was not renewed")
 				l.confirm(term, a.at)
-				over.Reset(time.Until(a.at.Add(l.cfg.lease - margin)))
+				over.Reset(time.Until(a.at.Add(l.cfg.Lease - margin)))
 			}
 		case <-tick.C:
 			if asking {
@@ -164,9 +166,9 @@ func (l *Log) renew(ctx context.Context, term uint64, since time.Time, lost func
 			asking = true
 			go func() {
 				at := time.Now()
-				asked, cancel := context.WithTimeout(ctx, l.cfg.lease-margin)
+				asked, cancel := context.WithTimeout(ctx, l.cfg.Lease-margin)
 				defer cancel()
-				held, err := l.db.Renew(asked, term, l.cfg.lease)
+				held, err := l.db.Renew(asked, l.cfg.Node, term, l.cfg.Lease)
 				answers <- answer{at, held, err}
 			}()
 		}
@@ -175,9 +177,9 @@ func (l *Log) renew(ctx context.Context, term uint64, since time.Time, lost func
 
 // release lets the next node lead at once.
 func (l *Log) release(ctx context.Context, term uint64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.lease-margin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Lease-margin)
 	defer cancel()
-	if err := l.db.Release(ctx, term); err != nil {
+	if err := l.db.Release(ctx, l.cfg.Node, term); err != nil {
 		l.cfg.Logger.Debug("leadership was not released", "err", err)
 	}
 }

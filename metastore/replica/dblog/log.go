@@ -28,12 +28,14 @@ type Config struct {
 	Forget func()
 	// Settled returns when the history has all runs that had ended when a snapshot was captured. Default: at once.
 	Settled func(ctx context.Context) error
-
-	lease time.Duration // of a leader; default leaseTime
+	// Lease is how long a leader leads without an answer of the database. Default DefaultLease.
+	Lease time.Duration
 }
 
+// DefaultLease is how long a lease lasts.
+const DefaultLease = 4 * time.Second
+
 const (
-	leaseTime = 4 * time.Second
 	margin    = 500 * time.Millisecond // by which a leader gives up before its lease ends
 	renewTime = time.Second
 	tryTime   = 100 * time.Millisecond // how often a node that does not lead tries to
@@ -58,6 +60,7 @@ type Log struct {
 	mu        sync.Mutex
 	term      uint64 // in which this node may append; 0 = it does not lead, or cannot yet
 	confirmed confirmation
+	fresh     time.Time   // when the end of the log was last asked for that was then applied
 	depose    func(error) // ends the term
 	queue     []*pending
 	writing   bool
@@ -96,7 +99,7 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	if c.Settled == nil {
 		c.Settled = func(context.Context) error { return nil }
 	}
-	c.lease = cmp.Or(c.lease, leaseTime)
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	l := &Log{cfg: c, db: c.Database, nonce: rand.Text(), turn: make(turn, 1), episodes: episode.New(c.Logger)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	if err := l.load(ctx); err != nil {
@@ -238,7 +241,7 @@ func (l *Log) settle(rows []Row) (done bool, err error) {
 			return false, kernel.OutcomeUnknown("the store was closed before the database answered: %v", err)
 		}
 		l.episodes.Failed(slog.LevelWarn, "", "an entry was not written", "err", err)
-		if time.Since(began) > l.cfg.lease {
+		if time.Since(began) > l.cfg.Lease {
 			l.lose(errNoLead)
 		}
 		pause(l.ctx, againTime)
@@ -311,15 +314,34 @@ func (l *Log) Now() time.Time {
 // does not lead it asks the database for the end of the log, and follows to it.
 func (l *Log) Linearizable(ctx context.Context) error {
 	l.mu.Lock()
-	leads := l.term > 0 && l.confirmed.term == l.term && time.Since(l.confirmed.at) < l.cfg.lease-margin
+	current := time.Now().Before(l.leased())
 	l.mu.Unlock()
-	if leads {
+	if current {
 		return nil // no other node has acknowledged anything since the first entry of the term
 	}
 	if err := l.catchUp(ctx); err != nil {
 		return kernel.Refuse(jobs.Unavailable, "cannot read the end of the log: %v", err)
 	}
 	return nil
+}
+
+// leased is when the lease ends of the term in which this node leads; zero if it does not. mu is locked.
+func (l *Log) leased() time.Time {
+	if l.term == 0 || l.confirmed.term != l.term {
+		return time.Time{}
+	}
+	return l.confirmed.at.Add(l.cfg.Lease - margin)
+}
+
+// Age is how old the rows of this node may be: the time since it last knew that no other had acknowledged more.
+func (l *Log) Age() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	fresh := l.fresh
+	if until := l.leased(); until.After(fresh) {
+		fresh = until
+	}
+	return max(0, time.Since(fresh))
 }
 
 // Confirmed returns when the lease of a term was last asked for that the database has granted.

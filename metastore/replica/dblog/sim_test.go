@@ -89,11 +89,11 @@ func (v view) Insert(ctx context.Context, rows []dblog.Row) (done bool, now time
 	return done, now, errors.Join(err, v.wait(ctx))
 }
 
-func (v view) Renew(ctx context.Context, term uint64, lease time.Duration) (bool, error) {
+func (v view) Renew(ctx context.Context, node string, term uint64, lease time.Duration) (bool, error) {
 	if err := v.wait(ctx); err != nil {
 		return false, err
 	}
-	return v.Database.Renew(ctx, term, lease)
+	return v.Database.Renew(ctx, node, term, lease)
 }
 
 func (v view) Rows(ctx context.Context, after uint64, bytes int) ([]dblog.Row, error) {

@@ -68,8 +68,10 @@ func (g generous) Take(_ context.Context, _ string, after uint64, _ time.Duratio
 	return *g.term, nil
 }
 
-func (g generous) Renew(context.Context, uint64, time.Duration) (bool, error) { return true, nil }
-func (g generous) Release(context.Context, uint64) error                      { return nil }
+func (g generous) Renew(context.Context, string, uint64, time.Duration) (bool, error) {
+	return true, nil
+}
+func (g generous) Release(context.Context, string, uint64) error { return nil }
 
 // Two nodes that both take themselves for the leader: each entry is in the log, or it is not, and both see the same.
 func twoLeaders(t *testing.T, h Harness) {

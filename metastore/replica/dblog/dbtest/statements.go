@@ -2,6 +2,7 @@ package dbtest
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -119,21 +120,21 @@ func leases(t *testing.T, h Harness) {
 	if first == 0 || take(0) != 0 {
 		t.Fatal("the first term does not begin, or another one beside it")
 	}
-	if !must[bool](t)(h.Renew(ctx, first, time.Hour)) || must[bool](t)(h.Renew(ctx, first+1, time.Hour)) {
+	if !must[bool](t)(h.Renew(ctx, "node", first, time.Hour)) || must[bool](t)(h.Renew(ctx, "node", first+1, time.Hour)) || must[bool](t)(h.Renew(ctx, "other", first, time.Hour)) {
 		t.Error("the wrong terms are renewed")
 	}
-	if err := h.Release(ctx, first+1); err != nil || take(0) != 0 {
+	if err := errors.Join(h.Release(ctx, "node", first+1), h.Release(ctx, "other", first)); err != nil || take(0) != 0 {
 		t.Errorf("another term's lease is released: %v", err)
 	}
-	if err := h.Release(ctx, first); err != nil {
+	if err := h.Release(ctx, "node", first); err != nil {
 		t.Fatal(err)
 	}
 	second := take(0)
-	if second <= first || must[bool](t)(h.Renew(ctx, first, time.Hour)) {
+	if second <= first || must[bool](t)(h.Renew(ctx, "node", first, time.Hour)) {
 		t.Errorf("term %d after %d, or the former one is renewed", second, first)
 	}
 	// A lease that ends.
-	if !must[bool](t)(h.Renew(ctx, second, 10*time.Millisecond)) {
+	if !must[bool](t)(h.Renew(ctx, "node", second, 10*time.Millisecond)) {
 		t.Error("it is not renewed")
 	}
 	third := uint64(0)
@@ -149,7 +150,7 @@ func leases(t *testing.T, h Harness) {
 	if done, _, err := h.Insert(ctx, []dblog.Row{high}); !done {
 		t.Fatal(err)
 	}
-	if err := h.Release(ctx, third); err != nil {
+	if err := h.Release(ctx, "node", third); err != nil {
 		t.Fatal(err)
 	}
 	if fourth := take(0); fourth <= third+100 {

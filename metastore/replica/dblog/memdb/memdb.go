@@ -24,6 +24,7 @@ type DB struct {
 	rows      []dblog.Row // without row 0
 	parts     map[id][][]byte
 	snapshots []dblog.Snapshot // complete ones, oldest first
+	node      string           // that has begun the term
 	term      uint64
 	until     time.Time // end of its lease
 }
@@ -171,20 +172,20 @@ func (d *DB) Cut(ctx context.Context, below uint64) error {
 }
 
 // Take begins a term.
-func (d *DB) Take(ctx context.Context, _ string, after uint64, lease time.Duration) (uint64, error) {
+func (d *DB) Take(ctx context.Context, node string, after uint64, lease time.Duration) (uint64, error) {
 	return ask(d, ctx, "Take", func() uint64 {
 		if time.Now().Before(d.until) {
 			return 0
 		}
-		d.term, d.until = max(d.term, after, d.last().Term)+1, time.Now().Add(lease)
+		d.node, d.term, d.until = node, max(d.term, after, d.last().Term)+1, time.Now().Add(lease)
 		return d.term
 	})
 }
 
 // Renew renews a lease.
-func (d *DB) Renew(ctx context.Context, term uint64, lease time.Duration) (bool, error) {
+func (d *DB) Renew(ctx context.Context, node string, term uint64, lease time.Duration) (bool, error) {
 	return ask(d, ctx, "Renew", func() bool {
-		if d.term != term {
+		if d.term != term || d.node != node {
 			return false
 		}
 		d.until = time.Now().Add(lease)
@@ -193,9 +194,9 @@ func (d *DB) Renew(ctx context.Context, term uint64, lease time.Duration) (bool,
 }
 
 // Release ends a lease.
-func (d *DB) Release(ctx context.Context, term uint64) error {
+func (d *DB) Release(ctx context.Context, node string, term uint64) error {
 	return d.do(ctx, "Release", func() {
-		if d.term == term {
+		if d.term == term && d.node == node {
 			d.until = time.Time{}
 		}
 	})
