@@ -103,7 +103,7 @@ func defaults(before, after *kernel.Settings) (was, is fields) {
 // do.
 func (c *change) byPerson() bool { return kernel.IsPerson(c.env.Actor) }
 
-// lastAudit returns the tenant's last line, or nil. Gather loads it for commands of persons, and for Drain.
+// lastAudit returns the tenant's last line, or nil.
 func (c *change) lastAudit() (last *kernel.Audit) {
 	if n := c.global().Audits; n > 0 {
 		last, _ = c.tx.Get(kernel.AuditRef(c.env.Tenant, n)).(*kernel.Audit)

@@ -151,3 +151,11 @@ func configured(before, after *kernel.Global, k kernel.Configure) (was, is field
 	}
 	return was, is
 }
+
+// valueOr is the value, or the zero one if there is none.
+func valueOr[T any](v *T) (none T) {
+	if v == nil {
+		return none
+	}
+	return *v
+}

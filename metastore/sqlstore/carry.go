@@ -2,43 +2,42 @@ package sqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"iter"
-	"time"
+	"slices"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
+	"github.com/carillon-scheduler/carillon/metastore/replica/dblog"
 )
 
-// Copying all content of a database to another store, and back. Both ways there is one transaction, which locks the
-// store's own row, so that no other process can commit.
+// Copying all content of a database to another store, and back. Both ways one transaction locks what a leader needs, so
+// that no other process can lead or commit meanwhile.
 
 // Frozen is the content of a database without a leader and without writers.
 type Frozen struct {
-	*content
+	metastore.Content
+	tx    *sql.Tx
 	store *Store
 }
 
-// content is what a transaction sees.
-type content struct {
-	d     *dialect
-	tx    *sql.Tx
-	state kernel.StoreRow
-}
-
-// Freeze opens a database for reading, and blocks writers until it is closed. It is refused while a node leads or
-// commits, while the outbox has requests, and with tables of another version. Nothing is changed.
+// Freeze opens a database for reading, and blocks leaders and writers until it is closed. It is refused while a node
+// leads or commits, while the outbox has requests, and with tables of another version. Nothing is changed.
 func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
+	cfg.silence = -1
 	s, err := dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
+	f := &Frozen{store: s}
 	defer func() {
 		if err != nil {
-			_ = s.db.Close()
+			_ = f.Close()
 		}
 	}()
 	known, err := steps(s.dialect)
@@ -52,60 +51,102 @@ func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
 	if version != len(known) {
 		return nil, kernel.Refuse(jobs.Conflict, "the tables have version %d, and this program's have %d: start its server with them once, and stop it", version, len(known))
 	}
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	if f.tx, err = s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}); err != nil {
+		return nil, err
+	}
+	if err := s.alone(ctx, f.tx); err != nil {
+		return nil, err
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.log.Close(); err != nil {
+		return nil, err
+	}
+	mark, err := s.history.mark(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c := &content{s.dialect, tx, kernel.StoreRow{}}
-	if err := c.alone(ctx); err != nil {
-		return nil, errors.Join(err, tx.Rollback())
+	rows, unwritten := s.machine.Engine.Capture(), s.history.unwritten(mark)
+	f.Content = &content{
+		rows: func(context.Context) iter.Seq2[kernel.Row, error] { return sound(rows.Rows()) },
+		ended: func(ctx context.Context) iter.Seq2[*kernel.Run, error] {
+			return joined(s.dialect.allRuns(ctx, f.tx), sound(slices.Values(unwritten)))
+		},
+		lines: func(ctx context.Context) iter.Seq2[metastore.LogLine, error] { return allLines(ctx, f.tx) },
 	}
-	if err := s.readable(c.state); err != nil {
-		return nil, errors.Join(err, tx.Rollback())
-	}
-	return &Frozen{c, s}, nil
+	return f, nil
 }
 
-// Close unblocks writers.
-func (f *Frozen) Close() error { return errors.Join(f.tx.Rollback(), f.store.db.Close()) }
-
-// dial connects, and changes nothing.
-func dial(ctx context.Context, cfg Config) (*Store, error) {
-	s, err := prepared(cfg)
-	if err != nil {
-		return nil, err
+// Close unblocks others.
+func (f *Frozen) Close() error {
+	var err error
+	if f.tx != nil {
+		err = f.tx.Rollback()
 	}
-	if err := s.db.PingContext(ctx); err != nil {
-		_ = s.db.Close()
-		return nil, kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, cfg.URL))
-	}
-	return s, nil
+	return errors.Join(err, f.store.Close())
 }
 
-// alone locks the store's own row, unless another process is at work.
-func (c *content) alone(ctx context.Context) error {
-	var at, changes, term, turns, until, now int64
-	err := c.tx.QueryRowContext(ctx, "SELECT at, changes, term, leader, turns, named, named_before, apply_version FROM carillon_store WHERE one = 1 FOR UPDATE NOWAIT").Scan(&at, &changes, &term, &c.state.Leader, &turns, &c.state.Named, &c.state.NamedBefore, &c.state.ApplyVersion)
-	if err != nil {
-		return kernel.Refuse(jobs.Conflict, "another process writes to this %s: stop the servers and the programs that use it (%v)", c.d.name, err)
+// content is the parts of a database.
+type content struct {
+	rows  func(context.Context) iter.Seq2[kernel.Row, error]
+	ended func(context.Context) iter.Seq2[*kernel.Run, error]
+	lines func(context.Context) iter.Seq2[metastore.LogLine, error]
+}
+
+func (c *content) Rows(ctx context.Context) iter.Seq2[kernel.Row, error]         { return c.rows(ctx) }
+func (c *content) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error]       { return c.ended(ctx) }
+func (c *content) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error] { return c.lines(ctx) }
+
+// sound is a sequence without errors.
+func sound[V any](all iter.Seq[V]) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		for v := range all {
+			if !yield(v, nil) {
+				return
+			}
+		}
 	}
-	c.state.At, c.state.Changes, c.state.Term, c.state.Turns = instant(at), uint64(changes), uint64(term), uint64(turns)
+}
+
+// joined is a sequence, and then another one.
+func joined[V any](first, second iter.Seq2[V, error]) iter.Seq2[V, error] {
+	return func(yield func(V, error) bool) {
+		for _, all := range []iter.Seq2[V, error]{first, second} {
+			for v, err := range all {
+				if !yield(v, err) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// alone locks the rows that a leader writes, unless another process is at work.
+func (s *Store) alone(ctx context.Context, tx *sql.Tx) error {
 	var node string
-	if err := c.tx.QueryRowContext(ctx, "SELECT node, until, "+c.d.clock+" FROM carillon_leader WHERE one = 1").Scan(&node, &until, &now); err != nil {
-		return err
+	var until, now, upTo int64
+	err := tx.QueryRowContext(ctx, "SELECT node, until, "+s.dialect.clock+" FROM carillon_leader WHERE one = 1 FOR UPDATE NOWAIT").Scan(&node, &until, &now)
+	if err == nil {
+		err = tx.QueryRowContext(ctx, "SELECT upto FROM carillon_mark WHERE one = 1 FOR UPDATE NOWAIT").Scan(&upTo)
+	}
+	if err == nil {
+		err = s.dialect.fence(ctx, tx)
+	}
+	if err != nil {
+		return kernel.Refuse(jobs.Conflict, "another process writes to this %s: stop the servers and the programs that use it (%v)", s.dialect.name, err)
 	}
 	if until > now {
-		return kernel.Refuse(jobs.Conflict, "node %s leads, or did so until a moment ago: stop it, and try again in %v", node, leaseTime)
+		return kernel.Refuse(jobs.Conflict, "node %s leads, or did so until a moment ago: stop it, and try again in %v", node, dblog.DefaultLease)
 	}
-	var members int
-	if err := c.tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_members WHERE until > "+c.d.clock).Scan(&members); err != nil {
+	var members, requests int
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_members WHERE until > "+s.dialect.clock).Scan(&members); err != nil {
 		return err
 	}
 	if members > 0 {
-		return kernel.Refuse(jobs.Conflict, "%d nodes fire here, or did so until a moment ago: stop them, and try again in %v", members, leaseTime)
+		return kernel.Refuse(jobs.Conflict, "%d nodes fire here, or did so until a moment ago: stop them, and try again in %v", members, dblog.DefaultLease)
 	}
-	var requests int
-	if err := c.tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_outbox WHERE refused IS NULL").Scan(&requests); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_outbox WHERE refused IS NULL").Scan(&requests); err != nil {
 		return err
 	}
 	if requests > 0 {
@@ -114,106 +155,51 @@ func (c *content) alone(ctx context.Context) error {
 	return nil
 }
 
-// stream passes on the rows of a query.
-func stream[R any](ctx context.Context, c *content, yield func(R, error) bool, query string, args []any, read func(scan func(...any) error) (R, error)) (goOn bool) {
-	rows, err := c.tx.QueryContext(ctx, c.d.ask(query), args...)
-	err = each(rows, err, func(scan func(...any) error) error {
-		row, err := read(scan)
-		if err == nil && !yield(row, nil) {
-			return errEnough
-		}
-		return err
-	})
-	if err != nil && !errors.Is(err, errEnough) {
-		var none R
-		yield(none, err)
-	}
-	return err == nil
-}
-
-// Rows are all rows but finished runs, and the names of those.
-func (c *content) Rows(ctx context.Context) iter.Seq2[kernel.Row, error] {
-	return func(yield func(kernel.Row, error) bool) {
-		if c.state != (kernel.StoreRow{}) && !yield(&c.state, nil) {
-			return
-		}
-		row := func(scan func(...any) error) (kernel.Row, error) { return scanOther(scan) }
-		if !stream(ctx, c, yield, "SELECT "+others.all()+" FROM carillon_rows", nil, row) {
-			return
-		}
-		row = func(scan func(...any) error) (kernel.Row, error) { return scanTally(scan) }
-		if !stream(ctx, c, yield, "SELECT "+tallies.all()+" FROM carillon_tallies WHERE job <> ?", []any{make([]byte, 16)}, row) {
-			return
-		}
-		row = func(scan func(...any) error) (kernel.Row, error) {
-			r, err := scanRun(scan)
-			return r.Run, err
-		}
-		if !stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE "+c.d.live+" ORDER BY tenant, "+c.d.liveSequence, nil, row) {
-			return
-		}
-		row = func(scan func(...any) error) (kernel.Row, error) {
-			r, err := scanRun(scan)
-			if err != nil {
-				return nil, err
-			}
-			run := stub(r.Run)
-			run.Ended = time.Unix(0, periodOf(*r.settledAt)*int64(period)).UTC()
-			return run, nil
-		}
-		since := (periodOf(nanos(c.state.At)) - kept) * int64(period)
-		stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE settled IS NOT NULL AND settled_at >= ?", []any{since}, row)
-	}
-}
-
-// Ended are the finished runs.
-func (c *content) Ended(ctx context.Context) iter.Seq2[*kernel.Run, error] {
-	return func(yield func(*kernel.Run, error) bool) {
-		stream(ctx, c, yield, "SELECT "+runs.all()+" FROM carillon_runs WHERE settled IS NOT NULL ORDER BY settled_at, settled", nil,
-			func(scan func(...any) error) (*kernel.Run, error) {
-				r, err := scanRun(scan)
-				return r.Run, err
-			})
-	}
-}
-
-// Lines are the log lines of handlers.
-func (c *content) Lines(ctx context.Context) iter.Seq2[metastore.LogLine, error] {
+// allLines is the log lines of handlers.
+func allLines(ctx context.Context, in querier) iter.Seq2[metastore.LogLine, error] {
 	return func(yield func(metastore.LogLine, error) bool) {
-		stream(ctx, c, yield, "SELECT tenant, run, attempt, sequence, at, level, line FROM carillon_logs ORDER BY tenant, run, attempt, sequence", nil,
-			func(scan func(...any) error) (metastore.LogLine, error) {
-				var l metastore.LogLine
-				var run, text []byte
-				var at int64
-				err := scan(&l.Tenant, &run, &l.Attempt, &l.Sequence, &at, &l.Level, &text)
-				copy(l.Run[:], run)
-				l.At, l.Text = instant(at), string(text)
-				return l, err
-			})
+		rows, err := in.QueryContext(ctx, "SELECT tenant, run, attempt, sequence, at, level, line FROM carillon_logs ORDER BY tenant, run, attempt, sequence")
+		err = each(rows, err, func(scan func(...any) error) error {
+			var l metastore.LogLine
+			var run, text []byte
+			var at int64
+			if err := scan(&l.Tenant, &run, &l.Attempt, &l.Sequence, &at, &l.Level, &text); err != nil {
+				return err
+			}
+			copy(l.Run[:], run)
+			l.At, l.Text = instant(at), string(text)
+			if !yield(l, nil) {
+				return errEnough
+			}
+			return nil
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(metastore.LogLine{}, fmt.Errorf("read log lines: %w", err))
+		}
 	}
 }
 
 // Fill puts content into a database without a store, or with an empty one, in one transaction. See metastore.Fill.
 func Fill(ctx context.Context, cfg Config, from metastore.Content, check func(metastore.Content) error) error {
+	cfg.silence = -1
 	s, err := dial(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	err = s.migrate(ctx)
-	if err == nil {
+	if err = s.migrate(ctx); err == nil {
 		err = s.fill(ctx, from, check)
 	}
-	return errors.Join(err, s.db.Close())
+	return errors.Join(err, s.Close())
 }
 
 func (s *Store) fill(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
 		return err
 	}
-	f := &filling{content: &content{s.dialect, tx, kernel.StoreRow{}}, counts: map[counted]int64{}, tallies: totals{}}
+	f := &filling{s: s, tx: tx}
 	if err = f.fill(ctx, from); err == nil {
-		err = errors.Join(s.readable(f.state), check(f.content))
+		err = check(f.content())
 	}
 	if err != nil {
 		return errors.Join(err, tx.Rollback())
@@ -222,9 +208,9 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 		return fmt.Errorf("commit the copy: %w", err)
 	}
 	// For good plans of the first queries.
-	for _, t := range []string{"carillon_runs", "carillon_rows", "carillon_tallies", "carillon_logs"} {
+	for _, t := range []string{"carillon_runs", "carillon_logs"} {
 		if _, err := s.db.ExecContext(ctx, s.dialect.analyze+t); err != nil {
-			s.log.Warn("the database has not analyzed its new rows", "database", s.dialect.name, "err", err)
+			s.logger.Warn("the database has not analyzed its new rows", "database", s.dialect.name, "err", err)
 		}
 	}
 	return nil
@@ -232,42 +218,27 @@ func (s *Store) fill(ctx context.Context, from metastore.Content, check func(met
 
 // filling is a database that is being filled.
 type filling struct {
-	*content
-	sequence int64
-	at       int64 // when the last finished run was settled
-	counts   map[counted]int64
-	tallies  totals
-	ended    map[kernel.Ref]int64 // when runs ended that are known by name as well
-	waiting  map[*table][][]any   // rows that are written together
-	logged   struct {
+	s     *Store
+	tx    *sql.Tx
+	at    dblog.Snapshot
+	lines [][]any // that are written together
+	last  struct {
 		attempt
 		size int
 	}
 }
 
+// The log of a filled store begins after its snapshot, whose entry comes after those that number finished runs: as if
+// each of 2^24 had been settled by one entry.
+const firstNumber = 1 << positionBits
+
 func (f *filling) fill(ctx context.Context, from metastore.Content) error {
 	if err := f.empty(ctx); err != nil {
 		return err
 	}
-	f.waiting = map[*table][][]any{}
-	if err := f.look(ctx, from); err != nil {
+	last, err := f.s.dialect.fillRuns(ctx, f.tx, from.Ended(ctx), firstNumber)
+	if err != nil {
 		return err
-	}
-	for run, err := range from.Ended(ctx) {
-		if err == nil {
-			err = f.over(ctx, run)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	for row, err := range from.Rows(ctx) {
-		if err == nil {
-			err = f.row(ctx, row)
-		}
-		if err != nil {
-			return err
-		}
 	}
 	for line, err := range from.Lines(ctx) {
 		if err == nil {
@@ -277,117 +248,112 @@ func (f *filling) fill(ctx context.Context, from metastore.Content) error {
 			return err
 		}
 	}
-	return f.finish(ctx)
-}
-
-// empty locks the store's own row, and refuses a database with any rows.
-func (f *filling) empty(ctx context.Context) error {
-	if err := f.alone(ctx); err != nil {
+	if err := f.flush(ctx); err != nil {
 		return err
 	}
-	full := f.state != (kernel.StoreRow{})
-	for _, t := range []string{"carillon_runs", "carillon_rows", "carillon_tallies", "carillon_counts", "carillon_logs", "carillon_outbox"} {
+	return f.snapshot(ctx, last, from)
+}
+
+// empty locks what a leader writes, and refuses a database with any rows.
+func (f *filling) empty(ctx context.Context) error {
+	if err := f.s.alone(ctx, f.tx); err != nil {
+		return err
+	}
+	for _, rows := range []string{"carillon_log WHERE seq > 0", "carillon_snapshots", "carillon_snapshot_parts", "carillon_runs", "carillon_logs", "carillon_outbox"} {
 		var one int
-		err := f.tx.QueryRowContext(ctx, "SELECT 1 FROM "+t+" LIMIT 1").Scan(&one)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		switch err := f.tx.QueryRowContext(ctx, "SELECT 1 FROM "+rows+" LIMIT 1").Scan(&one); {
+		case err == nil:
+			return kernel.Refuse(jobs.Conflict, "there is a store in this %s already: name a database of its own for the new one", f.s.dialect.name)
+		case !errors.Is(err, sql.ErrNoRows):
 			return err
-		}
-		full = full || err == nil
-	}
-	if full {
-		return kernel.Refuse(jobs.Conflict, "there is a store in this %s already: name a database of its own for the new one", f.d.name)
-	}
-	return nil
-}
-
-// look reads the rows for what has to be known before any is written.
-func (f *filling) look(ctx context.Context, from metastore.Content) error {
-	f.ended = map[kernel.Ref]int64{}
-	for row, err := range from.Rows(ctx) {
-		if err != nil {
-			return err
-		}
-		if run, ok := row.(*kernel.Run); ok && run.Settled() {
-			f.ended[run.Ref()] = nanos(run.Ended)
 		}
 	}
 	return nil
-}
-
-// put writes rows, many at a time.
-func (f *filling) put(ctx context.Context, t *table, row []any) error {
-	f.waiting[t] = append(f.waiting[t], row)
-	if len(f.waiting[t]) < part {
-		return nil
-	}
-	return f.flush(ctx, t)
-}
-
-func (f *filling) flush(ctx context.Context, t *table) error {
-	rows := f.waiting[t]
-	f.waiting[t] = nil
-	return f.d.put(ctx, f.tx, t, rows)
-}
-
-// over writes a finished run. Its settle time follows from its end, from the period for which its name is still
-// known, and from the runs settled before it.
-func (f *filling) over(ctx context.Context, in *kernel.Run) error {
-	f.sequence++
-	f.at = max(f.at, nanos(in.Ended), f.ended[in.Ref()])
-	r := run{Run: in, sequence: f.sequence, settled: new(f.sequence), settledAt: new(f.at)}
-	return f.put(ctx, &runs, r.values())
-}
-
-// row writes any other row.
-func (f *filling) row(ctx context.Context, row kernel.Row) error {
-	switch row := row.(type) {
-	case *kernel.StoreRow:
-		f.state = *row
-		return nil
-	case *kernel.Tally:
-		f.tallies.add(row.Ref(), row.Sums)
-		return f.put(ctx, &tallies, tally(row.Ref(), row.Sums))
-	case *kernel.Run:
-		if row.Settled() {
-			return nil // it is among the finished ones
-		}
-		f.sequence++
-		r := run{Run: row, sequence: f.sequence}
-		count(f.counts, row, 1)
-		return f.put(ctx, &runs, r.values())
-	}
-	return f.put(ctx, &others, other(row))
 }
 
 // line writes a log line. Its size against its attempt's limit depends on whether it is the last there can be.
 func (f *filling) line(ctx context.Context, l metastore.LogLine) error {
-	if of := (attempt{l.Tenant, l.Run, l.Attempt}); f.logged.attempt != of {
-		f.logged.attempt, f.logged.size = of, 0
+	if of := (attempt{l.Tenant, l.Run, l.Attempt}); f.last.attempt != of {
+		f.last.attempt, f.last.size = of, 0
 	}
 	size := l.Size()
 	if l.IsCut() {
-		size = max(size, metastore.MaxLog+1-f.logged.size)
+		size = max(size, metastore.MaxLog+1-f.last.size)
 	}
-	f.logged.size += size
-	return f.put(ctx, &logs, logRow(l, size))
+	f.last.size += size
+	if f.lines = append(f.lines, logRow(l, size)); len(f.lines) < linesAtOnce {
+		return nil
+	}
+	return f.flush(ctx)
 }
 
-// finish writes what follows from all rows.
-func (f *filling) finish(ctx context.Context) error {
-	for total, sums := range f.tallies {
-		if err := f.put(ctx, &tallies, tally(total, *sums)); err != nil {
+func (f *filling) flush(ctx context.Context) error {
+	if len(f.lines) == 0 {
+		return nil
+	}
+	query, args := f.s.dialect.addLines(f.lines)
+	f.lines = nil
+	_, err := f.tx.ExecContext(ctx, query, args...)
+	return err
+}
+
+// snapshot writes all other rows as the snapshot that precedes the log. Its term is that of the copied rows: the first
+// leader has a higher one.
+func (f *filling) snapshot(ctx context.Context, last uint64, from metastore.Content) error {
+	term, rules := uint64(1), kernel.FirstApplyVersion
+	for row, err := range from.Rows(ctx) {
+		if err != nil {
+			return err
+		}
+		if state, ok := row.(*kernel.StoreRow); ok {
+			term, rules = max(term, state.Term), state.InForce()
+			break
+		}
+	}
+	if err := metastore.Readable("the content", rules, f.s.cfg.knows); err != nil {
+		return err
+	}
+	// No node that had the empty database open takes the row for the next of its own: the hash before it is of none.
+	first := dblog.Row{Seq: last>>positionBits + 1, Term: term, Entry: replica.TermEntry()}
+	_, _ = rand.Read(first.Prev[:])
+	_, _ = rand.Read(first.Hash[:])
+	f.at = dblog.Snapshot{Seq: first.Seq, Term: term, Hash: first.Hash}
+	var broken error
+	_, err := dblog.WriteParts(ctx, logTable{f.s, f.tx}, &f.at, replica.Head{Rules: rules, Index: first.Seq, Ended: last}, func(yield func(kernel.Row) bool) {
+		for row, err := range from.Rows(ctx) {
+			if broken = err; err != nil || !yield(row) {
+				return
+			}
+		}
+	})
+	if err = errors.Join(err, broken); err != nil {
+		return err
+	}
+	for _, q := range []struct {
+		text string
+		args []any
+	}{
+		{"DELETE FROM carillon_log", nil},
+		{"INSERT INTO carillon_log (seq, term, prev, hash, entry) VALUES (?, ?, ?, ?, ?)", []any{int64(first.Seq), int64(term), first.Prev[:], first.Hash[:], first.Entry}},
+		{"INSERT INTO carillon_snapshots (seq, term, hash, parts) VALUES (?, ?, ?, ?)", []any{int64(first.Seq), int64(term), first.Hash[:], f.at.Parts}},
+	} {
+		if _, err := f.tx.ExecContext(ctx, f.s.dialect.ask(q.text), q.args...); err != nil {
 			return err
 		}
 	}
-	for of, n := range f.counts {
-		if err := f.put(ctx, &counts, of.values(n)); err != nil {
-			return err
-		}
+	return nil
+}
+
+// content is what the transaction has written.
+func (f *filling) content() metastore.Content {
+	return &content{
+		rows: func(ctx context.Context) iter.Seq2[kernel.Row, error] {
+			return func(yield func(kernel.Row, error) bool) {
+				_, rows := replica.ReadSnapshot(dblog.ReadParts(ctx, logTable{f.s, f.tx}, f.at), f.s.cfg.knows)
+				rows(yield)
+			}
+		},
+		ended: func(ctx context.Context) iter.Seq2[*kernel.Run, error] { return f.s.dialect.allRuns(ctx, f.tx) },
+		lines: func(ctx context.Context) iter.Seq2[metastore.LogLine, error] { return allLines(ctx, f.tx) },
 	}
-	for t := range f.waiting {
-		if err := f.flush(ctx, t); err != nil {
-			return err
-		}
-	}
-	return f.d.note(ctx, f.tx, f.state, f.sequence)
 }

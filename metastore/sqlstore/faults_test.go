@@ -2,19 +2,14 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"math/rand/v2"
-	neturl "net/url"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/go-sql-driver/mysql"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -22,15 +17,13 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// faults is a driver whose commits fail now and then: before anything was done, after it was done, or in its place.
+// faults is a driver whose statements fail now and then: before they did anything, after they did it, or in place of it.
 type faults struct {
-	driver.Connector
 	mu    sync.Mutex
 	rand  *rand.Rand
 	did   map[string]int
 	quiet bool
-	hang  chan struct{} // commits wait until it is closed; nil = they do not
-	hung  func()        // is called by a commit before it waits
+	hangs int // so many inserts into the log get no answer
 }
 
 var errFault = errors.New("the network is away")
@@ -41,26 +34,27 @@ func (f *faults) fault(at string) string {
 	defer f.mu.Unlock()
 	kind := ""
 	switch n := f.rand.IntN(12); {
+	case at == "insert" && f.hangs > 0:
+		f.hangs--
+		kind = "hangs"
 	case f.quiet:
-	case at == "begin" && n == 0:
+	case n == 0 && (at == "begin" || at == "insert"):
 		kind = "before"
-	case at == "commit" && n == 0:
+	case n == 1 && at == "insert", n == 0 && at == "commit":
 		kind = "after"
-	case at == "commit" && n == 1:
+	case n == 1 && at == "commit":
 		kind = "instead"
-	case at == "query" && n == 0 && f.rand.IntN(4) == 0:
+	case n == 0 && at == "query" && f.rand.IntN(4) == 0:
 		kind = "within"
 	}
-	f.did[kind]++
+	f.did[at+" "+kind]++
 	return kind
 }
 
-func (f *faults) Connect(ctx context.Context) (driver.Conn, error) {
-	c, err := f.Connector.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return &faultyConn{c, f}, nil
+func (f *faults) silence() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.quiet = true
 }
 
 // faultyConn passes on what the drivers of both databases can do.
@@ -78,8 +72,25 @@ func (c *faultyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 }
 
 func (c *faultyConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if c.f.fault("query") != "" {
+	at := "query"
+	if strings.HasPrefix(query, "INSERT INTO carillon_log ") {
+		at = "insert"
+	}
+	switch c.f.fault(at) {
+	case "before", "within":
 		return nil, errFault
+	case "hangs":
+		<-ctx.Done()
+		return nil, ctx.Err()
+	case "after":
+		rows, err := c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+		if err != nil {
+			return nil, err
+		}
+		for value := make([]driver.Value, len(rows.Columns())); err == nil; {
+			err = rows.Next(value)
+		}
+		return nil, errors.Join(errFault, rows.Close())
 	}
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
@@ -102,10 +113,6 @@ type faultyTx struct {
 }
 
 func (t faultyTx) Commit() error {
-	if t.f.hang != nil {
-		t.f.hung()
-		<-t.f.hang
-	}
 	switch t.f.fault("commit") {
 	case "instead":
 		return errors.Join(errFault, t.Rollback())
@@ -115,34 +122,34 @@ func (t faultyTx) Commit() error {
 	return t.Tx.Commit()
 }
 
-// faulty replaces the connections of a store.
-func faulty(t *testing.T, s *Store, url string) *faults {
+// faulty opens a store that leads on a database with faults. There are none before it leads.
+func faulty(t *testing.T, c Config) (*Store, *faults) {
 	t.Helper()
-	f := &faults{rand: rand.New(rand.NewPCG(1, 2026)), did: map[string]int{}}
-	if s.dialect == postgres {
-		c, err := pgx.ParseConfig(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f.Connector = stdlib.GetConnector(*c)
-	} else {
-		u, err := neturl.Parse(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := mariadbConfig(u, s.cfg.silence)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.Connector, err = mysql.NewConnector(c); err != nil {
-			t.Fatal(err)
-		}
+	f := &faults{rand: rand.New(rand.NewPCG(1, 2026)), did: map[string]int{}, quiet: true}
+	c.through = func(to driver.Connector) driver.Connector {
+		return &shared{to, f}
 	}
-	if err := s.db.Close(); err != nil {
-		t.Fatal(err)
+	s := led(t, c)
+	do(t, s, kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered,
+		Code: kernel.Settings{MaxConcurrency: new(3), Overlap: new(jobs.OverlapQueue)}}})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.quiet = false
+	return s, f
+}
+
+// shared is one way of several with the same faults.
+type shared struct {
+	driver.Connector
+	f *faults
+}
+
+func (s *shared) Connect(ctx context.Context) (driver.Conn, error) {
+	c, err := s.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
 	}
-	s.db = sql.OpenDB(f)
-	return f
+	return &faultyConn{c, s.f}, nil
 }
 
 // insist repeats a request until it is answered, as couriers do.
@@ -164,14 +171,11 @@ func insist(t *testing.T, s *Store, commands ...kernel.Command) []metastore.Resu
 	return nil
 }
 
-// A commit with an unknown outcome is sent again, and is done once; one that was not done leaves nothing behind. The
-// counts beside the rows agree with them afterwards.
+// An insert without an answer is sent again, and its entry is in the log once; one that was not done leaves nothing
+// behind. Finished runs are written once, whatever becomes of the transactions. The counts agree afterwards.
 func TestCommitsThatFail(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
-		s := open(t, Config{URL: url})
-		do(t, s, kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered,
-			Code: kernel.Settings{MaxConcurrency: new(3), Overlap: new(jobs.OverlapQueue)}}})
-		f := faulty(t, s, url)
+		s, f := faulty(t, Config{URL: url})
 		const n = 120
 		ids := map[jobs.ID]bool{}
 		for range n / 6 {
@@ -208,13 +212,16 @@ func TestCommitsThatFail(t *testing.T) {
 			}
 		}
 		f.mu.Lock()
-		f.quiet = true
-		f.mu.Unlock()
 		t.Log("faults:", f.did)
-		for _, kind := range []string{"before", "after", "instead", "within"} {
-			if f.did[kind] == 0 {
-				t.Errorf("no commit failed %s", kind)
+		for _, kind := range [][]string{{"insert before"}, {"insert after"}, {"begin before"}, {"commit after", "commit instead"}} {
+			if !slices.ContainsFunc(kind, func(kind string) bool { return f.did[kind] > 0 }) {
+				t.Errorf("there was no fault %q", kind)
 			}
+		}
+		f.mu.Unlock()
+		f.silence()
+		if err := s.history.settled(t.Context()); err != nil {
+			t.Fatal(err)
 		}
 		seen := 0
 		q := metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: 50}
@@ -244,7 +251,7 @@ func TestCommitsThatFail(t *testing.T) {
 		if succeeded != n {
 			t.Errorf("%d were counted as Succeeded", succeeded)
 		}
-		for row := range s.captured(t) {
+		for row := range s.machine.Engine.Capture().Rows() {
 			if g, ok := row.(*kernel.Gate); ok && g.Taken != 0 {
 				t.Errorf("%+v", g)
 			}
@@ -255,53 +262,40 @@ func TestCommitsThatFail(t *testing.T) {
 	})
 }
 
-// The store reports of each commit what it knows.
+// The store reports of each commit what it knows: what it acknowledges is there, also on a node that starts then.
 func TestWhatIsKnownOfACommit(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
-		s := open(t, Config{URL: url})
-		do(t, s, register("k"))
-		f := faulty(t, s, url)
+		s, f := faulty(t, Config{URL: url})
+		answers := map[jobs.ID]error{}
 		for range 60 {
 			k := create("k")
-			f.mu.Lock()
-			clear(f.did)
-			f.mu.Unlock()
-			err := s.Apply(t.Context(), []kernel.Envelope{envelope(k)})[0].Err
-			f.mu.Lock()
-			f.quiet = true
-			f.mu.Unlock()
-			_, there := s.Run(t.Context(), jobs.DefaultTenant, k.ID)
-			f.mu.Lock()
-			f.quiet = false
-			did := fmt.Sprint(f.did)
-			f.mu.Unlock()
-			switch code := jobs.CodeOf(there); {
-			case err == nil && there != nil, err != nil && jobs.CodeOf(err) == jobs.Unavailable && code != jobs.NotFound:
-				t.Errorf("%v: the answer is %v, and the run: %v", did, err, there)
-			case err != nil && jobs.CodeOf(err) != jobs.Unknown && jobs.CodeOf(err) != jobs.Unavailable:
-				t.Errorf("%v: %v", did, err)
+			answers[k.ID] = s.Apply(t.Context(), []kernel.Envelope{envelope(k)})[0].Err
+		}
+		f.silence()
+		other := open(t, Config{URL: url})
+		for id, err := range answers {
+			code := jobs.CodeOf(err)
+			_, there := other.Run(t.Context(), jobs.DefaultTenant, id)
+			switch {
+			case err == nil && there != nil, err != nil && code == jobs.Unavailable && jobs.CodeOf(there) != jobs.NotFound:
+				t.Errorf("the answer is %v, and the run: %v", err, there)
+			case err != nil && code != jobs.Unknown && code != jobs.Unavailable:
+				t.Error(err)
 			}
 		}
+		t.Log(f.did)
 	})
 }
 
-// A COMMIT without an answer is not waited for longer than a commit may take, even if the driver ignores that; its
-// outcome is unknown.
+// An insert that gets no answer is given up after a time, and sent again.
 func TestACommitThatHangs(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
-		s := open(t, Config{URL: url})
-		do(t, s, register("k"))
-		f := faulty(t, s, url)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		// Its time ends once it hangs, and not while the database still works on earlier statements.
-		f.quiet, f.hang, f.hung = true, make(chan struct{}), cancel
-		// Returns although the COMMIT hangs.
-		_, sent, err := s.transaction(ctx, []kernel.Envelope{envelope(create("k"))})
-		if err == nil || !sent {
-			t.Errorf("sent %v, %v", sent, err)
-		}
-		close(f.hang)
+		s, f := faulty(t, Config{URL: url, patience: 200 * time.Millisecond, leaseTime: longLease})
+		f.silence()
+		f.mu.Lock()
+		f.hangs = 2
+		f.mu.Unlock()
+		do(t, s, create("k"))
 	})
 }
 
@@ -312,29 +306,6 @@ func TestTheClockKnowsNoZone(t *testing.T) {
 	if err := s.db.QueryRowContext(t.Context(), "SELECT @@session.time_zone").Scan(&zone); err != nil || zone != "+00:00" {
 		t.Errorf("connections are in zone %q (%v)", zone, err)
 	}
-}
-
-// A leader that does not know yet that another one leads notifies that one of its commits, as any process does.
-func TestADeposedLeaderNotifies(t *testing.T) {
-	both(t, func(t *testing.T, url string) {
-		s := open(t, Config{URL: url})
-		do(t, s, register("k"), kernel.Lead{Node: "a", Term: 5})
-		notified := func() (n int64) {
-			t.Helper()
-			if err := s.db.QueryRowContext(t.Context(), "SELECT commits FROM carillon_beside WHERE one = 1").Scan(&n); err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
-		for _, c := range []struct{ term, more uint64 }{{0, 1}, {5, 0}, {4, 1}} {
-			s.leads.Store(c.term)
-			before := notified()
-			do(t, s, create("k"))
-			if more := notified() - before; more != int64(c.more) {
-				t.Errorf("in term %d of 5 it notifies %d times", c.term, more)
-			}
-		}
-	})
 }
 
 // A MariaDB whose default lets statements read uncommitted rows shows a store committed rows only.

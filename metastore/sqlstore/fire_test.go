@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// Due times fired in a second, by one process or by several that have a share of the jobs each.
+// Due times fired in a second, in batches of several members that have a share of the jobs each.
 func BenchmarkFire(b *testing.B) {
 	const keys = 900
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
@@ -21,15 +21,7 @@ func BenchmarkFire(b *testing.B) {
 				url := kind.New(b)
 				var ahead atomic.Int64 // of the stores' clock: all is due by then
 				clock := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-				stores := make([]*Store, members)
-				for i := range stores {
-					s, err := Open(b.Context(), Config{URL: url, Now: clock})
-					if err != nil {
-						b.Fatal(err)
-					}
-					defer s.Close()
-					stores[i] = s
-				}
+				s := led(b, Config{URL: url, Now: clock})
 				batch := make([]kernel.Envelope, keys)
 				for i := range batch {
 					batch[i] = envelope(kernel.Register{App: "app", Worker: "w", Start: true,
@@ -37,7 +29,7 @@ func BenchmarkFire(b *testing.B) {
 				}
 				batch = append(batch, envelope(kernel.Lead{Term: 1, Node: "n"}))
 				defs := make([]*kernel.Definition, keys)
-				for i, r := range stores[0].Apply(b.Context(), batch) {
+				for i, r := range s.Apply(b.Context(), batch) {
 					if r.Err != nil {
 						b.Fatal(r.Err)
 					}
@@ -48,7 +40,7 @@ func BenchmarkFire(b *testing.B) {
 				ahead.Store(int64(24 * time.Hour))
 				b.ResetTimer()
 				var all sync.WaitGroup
-				for m, s := range stores {
+				for m := range members {
 					mine := defs[m*keys/members : (m+1)*keys/members]
 					all.Go(func() {
 						for range b.N {

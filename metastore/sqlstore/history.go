@@ -21,6 +21,9 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
+// mostRows is how many rows one query of a list may read.
+const mostRows = 20_000
+
 // Finished runs go to a table, behind commits: every node keeps those that may not be there yet, and the leader writes
 // them. Their numbers follow from the log's entries. A transaction that writes some first moves the mark, the number up
 // to which the table has them, from where it must be, so that a former leader, and one that gets no answer, write
@@ -41,6 +44,7 @@ type history struct {
 	db       *sql.DB
 	episodes *episode.Log
 	limit    int64 // bytes that may wait
+	byEnd    bool  // runs are stored as of their end: the database's clock is not the store's
 
 	entry    uint64 // that settles the next runs
 	position uint64 // of the next run in it
@@ -73,10 +77,20 @@ var _ replica.History = (*history)(nil)
 // positionBits of a number are the place among the runs that an entry settles.
 const positionBits = 24
 
-// newHistory follows the table until close. leads reports whether this node writes it.
-func newHistory(db *sql.DB, d *dialect, episodes *episode.Log, limit int64, leads func() bool) *history {
-	h := &history{dialect: d, db: db, episodes: episodes, limit: cmp.Or(limit, historyBuffer), byName: map[[2]string]*kernel.Run{},
-		moved: make(chan struct{}), more: make(chan struct{}, 1), leads: leads}
+// historyConfig configures a history. limit and byEnd are optional.
+type historyConfig struct {
+	db       *sql.DB
+	dialect  *dialect
+	episodes *episode.Log
+	limit    int64
+	byEnd    bool
+	leads    func() bool // whether this node writes the table
+}
+
+// newHistory follows the table until close.
+func newHistory(c historyConfig) *history {
+	h := &history{dialect: c.dialect, db: c.db, episodes: c.episodes, limit: cmp.Or(c.limit, historyBuffer), byEnd: c.byEnd, byName: map[[2]string]*kernel.Run{},
+		moved: make(chan struct{}), more: make(chan struct{}, 1), leads: c.leads}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.duties.Go(h.write)
 	return h
@@ -94,14 +108,23 @@ func nameOf(tenant jobs.Tenant, id jobs.ID) [2]string {
 // Begin sets the entry that settles the runs appended from now on.
 func (h *history) Begin(index uint64) { h.entry, h.position = index, 0 }
 
-// Append adds runs. It waits while too many wait to be written.
+// Append adds runs. On the leader it waits while too many wait to be written. Other nodes do not wait: they could neither
+// write them nor lead in the place of the one that can.
 func (h *history) Append(runs []*kernel.Run) {
 	h.mu.Lock()
 	for h.size > h.limit {
 		moved := h.moved
 		h.mu.Unlock()
+		if !h.leads() {
+			if mark, err := h.mark(h.ctx); err == nil {
+				h.written(mark)
+			}
+			h.mu.Lock()
+			break
+		}
 		select {
 		case <-moved:
+		case <-time.After(historyAgain): // it may lead no more
 		case <-h.ctx.Done(): // a snapshot that lacks them is not written any more
 			return
 		}
@@ -261,7 +284,7 @@ func (h *history) put(ctx context.Context, from, to uint64, part []finished) (do
 		return false, err
 	}
 	err = h.within(ctx, func(tx *sql.Tx) error {
-		moved, err := tx.ExecContext(ctx, h.dialect.ask("UPDATE carillon_mark SET upto = ? WHERE one = 1 AND upto = ?"), int64(to), int64(from))
+		moved, err := tx.ExecContext(ctx, h.dialect.ask("UPDATE carillon_mark SET upto = ? WHERE one = 1 AND upto = ?"+h.dialect.unlessIdle), int64(to), int64(from))
 		if err != nil {
 			return err
 		}
@@ -270,9 +293,19 @@ func (h *history) put(ctx context.Context, from, to uint64, part []finished) (do
 		}
 		rows := make([][]any, len(part))
 		for i := range part {
-			rows[i] = historyRow(&part[i])
+			rows[i] = runRow(&part[i])
 		}
-		query, args := h.dialect.storing(rows, false)
+		at := h.dialect.now
+		if h.byEnd {
+			at = h.dialect.ended
+			days := h.dialect.days()
+			for i := range part {
+				if err := days(ctx, tx, part[i].run.Ended); err != nil {
+					return err
+				}
+			}
+		}
+		query, args := h.dialect.storing(rows, at)
 		_, err = tx.ExecContext(ctx, query, args...)
 		done = err == nil
 		return err
@@ -280,47 +313,50 @@ func (h *history) put(ctx context.Context, from, to uint64, part []finished) (do
 	return done, err
 }
 
-// ended are the finished runs up to a number, in the order in which they ended. All of them must be in the table.
-func (h *history) ended(ctx context.Context, upTo uint64) iter.Seq2[*kernel.Run, error] {
+// allRuns is the finished runs in the table, in the order in which they ended.
+func (d *dialect) allRuns(ctx context.Context, in querier) iter.Seq2[*kernel.Run, error] {
 	return func(yield func(*kernel.Run, error) bool) {
-		for after := int64(-1); ; {
-			n := 0
-			enough := false
-			err := h.query(ctx, "read finished runs", func(scan func(...any) error) error {
-				var body []byte
-				if err := scan(&after, &body); err != nil {
-					return err
-				}
-				n++
-				if run, err := decode[*kernel.Run](body); err != nil {
-					return err
-				} else if enough = !yield(run, nil); enough {
-					return errEnough
-				}
-				return nil
-			}, "SELECT number, body FROM carillon_history WHERE number > ? AND number <= ? ORDER BY number LIMIT ?", after, int64(upTo), historyRows)
-			switch {
-			case err != nil:
-				yield(nil, err)
-				return
-			case enough || n < historyRows:
-				return
+		rows, err := in.QueryContext(ctx, "SELECT body FROM carillon_runs ORDER BY number")
+		err = each(rows, err, func(scan func(...any) error) error {
+			var body []byte
+			if err := scan(&body); err != nil {
+				return err
 			}
+			run, err := decodeRun(body)
+			if err == nil && !yield(run, nil) {
+				return errEnough
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, fmt.Errorf("read finished runs: %w", err))
 		}
 	}
 }
 
-// fill writes runs into an empty table, numbered from after first, and returns the last number.
-func (h *history) fill(ctx context.Context, tx *sql.Tx, runs iter.Seq2[*kernel.Run, error], first uint64) (last uint64, err error) {
+// unwritten is the finished runs after a number, which the table does not have.
+func (h *history) unwritten(after uint64) (runs []*kernel.Run) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.waiting {
+		if f.number > after {
+			runs = append(runs, f.run)
+		}
+	}
+	return runs
+}
+
+// fillRuns writes runs into an empty table, numbered from after first, and returns the last number.
+func (d *dialect) fillRuns(ctx context.Context, tx *sql.Tx, runs iter.Seq2[*kernel.Run, error], first uint64) (last uint64, err error) {
 	last = first
-	days := map[time.Time]bool{}
+	days := d.days()
 	var part [][]any
 	size := 0
 	flush := func() error {
 		if len(part) == 0 {
 			return nil
 		}
-		query, args := h.dialect.storing(part, true)
+		query, args := d.storing(part, d.ended)
 		_, err := tx.ExecContext(ctx, query, args...)
 		part, size = part[:0], 0
 		return err
@@ -329,14 +365,11 @@ func (h *history) fill(ctx context.Context, tx *sql.Tx, runs iter.Seq2[*kernel.R
 		if err != nil {
 			return 0, err
 		}
-		if day := run.Ended.UTC().Truncate(24 * time.Hour); h.dialect.partition != nil && !days[day] {
-			if err := h.dialect.partition(ctx, tx, day); err != nil {
-				return 0, err
-			}
-			days[day] = true
+		if err := days(ctx, tx, run.Ended); err != nil {
+			return 0, err
 		}
 		last++
-		row := historyRow(&finished{number: last, run: run})
+		row := runRow(&finished{number: last, run: run})
 		part = append(part, row)
 		if size += len(row[len(row)-1].([]byte)); len(part) == historyRows || size > historyBytes {
 			if err := flush(); err != nil {
@@ -347,8 +380,21 @@ func (h *history) fill(ctx context.Context, tx *sql.Tx, runs iter.Seq2[*kernel.R
 	if err := flush(); err != nil {
 		return 0, err
 	}
-	_, err = tx.ExecContext(ctx, h.dialect.ask("UPDATE carillon_mark SET upto = ? WHERE one = 1"), int64(last))
+	_, err = tx.ExecContext(ctx, d.ask("UPDATE carillon_mark SET upto = ? WHERE one = 1"), int64(last))
 	return last, err
+}
+
+// days makes the partitions of the days of times, where the table has such.
+func (d *dialect) days() func(ctx context.Context, tx *sql.Tx, at time.Time) error {
+	made := map[time.Time]bool{}
+	return func(ctx context.Context, tx *sql.Tx, at time.Time) error {
+		day := at.UTC().Truncate(24 * time.Hour)
+		if d.partition == nil || made[day] {
+			return nil
+		}
+		made[day] = true
+		return d.partition(ctx, tx, day)
+	}
 }
 
 // daysAhead is how many days have partitions before they come: making one waits for long queries.
@@ -394,21 +440,15 @@ func (h *history) within(ctx context.Context, fn func(tx *sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// historyColumns are the columns of finished runs, but for the time at which they were stored.
-var historyColumns = []column{
+// runColumns are the columns of finished runs, but for the time at which they were stored.
+var runColumns = []column{
 	{"number", number}, {"tenant", word}, {"id", uuid}, {"job", word}, {"app", word}, {"state", word}, {"worker", word}, {"parent", uuid},
 	{"priority", number}, {"attempts", number}, {"created_at", moment}, {"due_at", moment}, {"started_at", moment}, {"ended_at", moment},
 	{"code", word}, {"error", word}, {"args", word}, {"result", word}, {"body", raw},
 }
 
-// Kinds of columns that databases have their own types for: bytes, and Unix nanoseconds.
-const (
-	uuid kind = 100 + iota
-	moment
-)
-
-// historyRow are the values of a run, in the order of the columns.
-func historyRow(f *finished) []any {
+// runRow is the values of a run, in the order of the columns.
+func runRow(f *finished) []any {
 	in := f.run
 	var parent any
 	if !in.Parent.IsZero() {
@@ -445,14 +485,14 @@ func (h *history) Get(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*ker
 		return run, nil
 	}
 	var body []byte
-	err := h.db.QueryRowContext(ctx, h.dialect.ask("SELECT body FROM carillon_history WHERE tenant = ? AND id = ? ORDER BY number DESC LIMIT 1"), string(tenant), h.dialect.uuid(id)).Scan(&body)
+	err := h.db.QueryRowContext(ctx, h.dialect.ask("SELECT body FROM carillon_runs WHERE tenant = ? AND id = ? ORDER BY number DESC LIMIT 1"), string(tenant), h.dialect.uuid(id)).Scan(&body)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return nil, nil
 	case err != nil:
 		return nil, h.failed("read a finished run", err)
 	}
-	return decode[*kernel.Run](body)
+	return decodeRun(body)
 }
 
 func (h *history) failed(what string, err error) error {
@@ -490,7 +530,7 @@ func (h *history) List(ctx context.Context, q metastore.RunQuery) (page metastor
 	case q.Job != "":
 		where, args = append(where, "job = ?"), append(args, string(q.Job))
 	}
-	rows, err := h.db.QueryContext(ctx, h.dialect.ask("SELECT number, body FROM carillon_history WHERE "+strings.Join(where, " AND ")+" ORDER BY number DESC LIMIT ?"), append(args, mostRows)...)
+	rows, err := h.db.QueryContext(ctx, h.dialect.ask("SELECT number, body FROM carillon_runs WHERE "+strings.Join(where, " AND ")+" ORDER BY number DESC LIMIT ?"), append(args, mostRows)...)
 	looked, ended := 0, time.Time{}
 	err = each(rows, err, func(scan func(...any) error) error {
 		var number uint64
@@ -498,7 +538,7 @@ func (h *history) List(ctx context.Context, q metastore.RunQuery) (page metastor
 		if err := scan(&number, &body); err != nil {
 			return err
 		}
-		run, err := decode[*kernel.Run](body)
+		run, err := decodeRun(body)
 		if err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +13,16 @@ import (
 
 // Finished runs are purged in statements of their own, few at a time, because locks last as long; a day that no job keeps
 // goes with its partition. The age of a run is that of its row.
+
+const (
+	// prunedAtOnce is how many rows a statement deletes.
+	prunedAtOnce = 500
+	// repeated is how long a run is kept although it was purged: a repeated command may mean it, and only its row shows
+	// that.
+	repeated = time.Minute
+	// measuredEvery is after how many passes the runs are measured again, while the table is larger than allowed.
+	measuredEvery = 60
+)
 
 // purging is what a pass leaves for the next one.
 type purging struct {
@@ -30,7 +39,7 @@ func (h *history) Retain(ctx context.Context, r metastore.Retention) (done metas
 	if done.Dropped, err = h.purge(ctx, r); err != nil {
 		return done, err
 	}
-	return done, h.query(ctx, "measure finished runs", func(scan func(...any) error) error { return scan(&done.Bytes) }, h.dialect.historySize)
+	return done, h.query(ctx, "measure finished runs", func(scan func(...any) error) error { return scan(&done.Bytes) }, h.dialect.size)
 }
 
 // query reads rows, until fn returns errEnough.
@@ -131,7 +140,7 @@ func (h *history) jobsWhere(ctx context.Context, which string, args ...any) (nam
 		err := scan(&name[0], &name[1])
 		names = append(names, name)
 		return err
-	}, "SELECT DISTINCT tenant, job FROM carillon_history WHERE "+which, args...)
+	}, "SELECT DISTINCT tenant, job FROM carillon_runs WHERE "+which, args...)
 	return names, err
 }
 
@@ -145,7 +154,7 @@ func (h *history) keepNewest(ctx context.Context, name [2]string, most int, stat
 	last := int64(-1)
 	isYoung := false
 	err = h.query(ctx, "search finished runs", func(scan func(...any) error) error { return scan(&last, &isYoung) },
-		"SELECT number, stored_at >= "+h.dialect.instant+" FROM carillon_history WHERE "+which+" ORDER BY number DESC LIMIT 1 OFFSET ?", young.UnixNano(), name[0], name[1], most)
+		"SELECT number, stored_at >= "+h.dialect.instant+" FROM carillon_runs WHERE "+which+" ORDER BY number DESC LIMIT 1 OFFSET ?", young.UnixNano(), name[0], name[1], most)
 	if err != nil || last < 0 {
 		return 0, false, err
 	}
@@ -169,7 +178,7 @@ func (h *history) drop(ctx context.Context, which string, args ...any) (dropped 
 			err := scan(&number, &tenant, &id)
 			numbers, ids[tenant] = append(numbers, number), append(ids[tenant], id)
 			return err
-		}, "SELECT number, tenant, "+h.dialect.idBytes+" FROM carillon_history WHERE "+which+" ORDER BY number LIMIT ?", append(append([]any{}, args...), prunedAtOnce)...)
+		}, "SELECT number, tenant, "+h.dialect.idBytes+" FROM carillon_runs WHERE "+which+" ORDER BY number LIMIT ?", append(append([]any{}, args...), prunedAtOnce)...)
 		if err != nil {
 			return dropped, err
 		}
@@ -181,7 +190,7 @@ func (h *history) drop(ctx context.Context, which string, args ...any) (dropped 
 				return dropped, h.failed("purge log lines", err)
 			}
 			// By the tenant, too: the index on numbers begins with it.
-			done, err := h.db.ExecContext(ctx, h.dialect.ask("DELETE FROM carillon_history WHERE tenant = ? AND number IN "+marks(len(numbers))), append([]any{tenant}, numbers...)...)
+			done, err := h.db.ExecContext(ctx, h.dialect.ask("DELETE FROM carillon_runs WHERE tenant = ? AND number IN "+marks(len(numbers))), append([]any{tenant}, numbers...)...)
 			if err != nil {
 				return dropped, h.failed("purge finished runs", err)
 			}
@@ -197,17 +206,14 @@ func (h *history) drop(ctx context.Context, which string, args ...any) (dropped 
 	}
 }
 
-// marks is a list of n question marks.
-func marks(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
-
 // fit purges the oldest runs while all of them take more bytes than allowed. A smaller table is not read.
 func (h *history) fit(ctx context.Context, most int64) (dropped int, err error) {
 	var size int64
 	number := func(scan func(...any) error) error { return scan(&size) }
-	if err := h.query(ctx, "measure finished runs", number, h.dialect.historySize); err != nil || size <= most {
+	if err := h.query(ctx, "measure finished runs", number, h.dialect.size); err != nil || size <= most {
 		return 0, err
 	}
-	if err := h.query(ctx, "measure finished runs", number, "SELECT COALESCE(SUM(OCTET_LENGTH(body)), 0) FROM carillon_history"); err != nil {
+	if err := h.query(ctx, "measure finished runs", number, "SELECT COALESCE(SUM(OCTET_LENGTH(body)), 0) FROM carillon_runs"); err != nil {
 		return 0, err
 	}
 	for size > most {
@@ -219,7 +225,7 @@ func (h *history) fit(ctx context.Context, most int64) (dropped int, err error) 
 				size, last, n = size-bytes, at, n+1
 			}
 			return err
-		}, "SELECT number, OCTET_LENGTH(body) FROM carillon_history ORDER BY number LIMIT ?", prunedAtOnce)
+		}, "SELECT number, OCTET_LENGTH(body) FROM carillon_runs ORDER BY number LIMIT ?", prunedAtOnce)
 		if err != nil || n == 0 {
 			return dropped, err
 		}
@@ -233,7 +239,7 @@ func (h *history) fit(ctx context.Context, most int64) (dropped int, err error) 
 
 // dropDays drops the partitions whose last moment is before a time, and returns how many runs they had.
 func dropDays(ctx context.Context, db *sql.DB, before time.Time) (dropped int, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT c.relname, i.inhdetachpending FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'carillon_history'::regclass AND c.relname < $1 ORDER BY c.relname",
+	rows, err := db.QueryContext(ctx, "SELECT c.relname, i.inhdetachpending FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'carillon_runs'::regclass AND c.relname < $1 ORDER BY c.relname",
 		partitionName(before.UTC().Truncate(24*time.Hour)))
 	type day struct {
 		name    string
@@ -254,7 +260,7 @@ func dropDays(ctx context.Context, db *sql.DB, before time.Time) (dropped int, e
 			how = " FINALIZE"
 		}
 		// It waits for the queries that read the table, and nothing waits for it.
-		if _, err := db.ExecContext(ctx, "ALTER TABLE carillon_history DETACH PARTITION "+d.name+how); err != nil {
+		if _, err := db.ExecContext(ctx, "ALTER TABLE carillon_runs DETACH PARTITION "+d.name+how); err != nil {
 			return dropped, err
 		}
 		var n int
@@ -270,4 +276,4 @@ func dropDays(ctx context.Context, db *sql.DB, before time.Time) (dropped int, e
 }
 
 // partitionName is the name of a day's partition, in the order of days.
-func partitionName(day time.Time) string { return "carillon_history_" + day.Format("20060102") }
+func partitionName(day time.Time) string { return "carillon_runs_" + day.Format("20060102") }

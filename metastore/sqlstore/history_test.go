@@ -25,7 +25,7 @@ import (
 func historyOf(t testing.TB, s *Store, limit int64) (h *history, lead func(bool)) {
 	t.Helper()
 	var leads atomic.Bool
-	h = newHistory(s.db, s.dialect, episode.New(slog.New(slog.NewTextHandler(t.Output(), nil))), limit, leads.Load)
+	h = newHistory(historyConfig{db: s.db, dialect: s.dialect, episodes: episode.New(slog.New(slog.NewTextHandler(t.Output(), nil))), limit: limit, leads: leads.Load})
 	t.Cleanup(h.close)
 	return h, func(is bool) {
 		leads.Store(is)
@@ -172,7 +172,7 @@ func TestHistoryIsWrittenOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		var rows, distinct int
-		if err := s.db.QueryRow("SELECT COUNT(*), COUNT(DISTINCT id) FROM carillon_history").Scan(&rows, &distinct); err != nil || rows != 2*(entries+10) || distinct != rows {
+		if err := s.db.QueryRow("SELECT COUNT(*), COUNT(DISTINCT id) FROM carillon_runs").Scan(&rows, &distinct); err != nil || rows != 2*(entries+10) || distinct != rows {
 			t.Errorf("%d rows, %d of them distinct, %v; want %d", rows, distinct, err, 2*(entries+10))
 		}
 		for _, h := range []*history{a, b, c} { // those that do not lead notice, too
@@ -215,16 +215,21 @@ func TestHistoryOfAFollower(t *testing.T) {
 func TestHistoryBounds(t *testing.T) {
 	s := open(t, Config{URL: sqltest.Postgres.New(t)})
 	h, lead := historyOf(t, s, 2_000)
-	for n := range 5 {
-		h.Begin(uint64(n + 1))
-		if n == 4 {
-			break
-		}
-		h.Append([]*kernel.Run{over(n, time.Now())})
+	lead(true)
+	tx, err := s.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }()
+	if _, err := tx.Exec("SELECT upto FROM carillon_mark FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range 4 {
+		h.settle(uint64(n+1), over(n, time.Now()))
 	}
 	done := make(chan struct{})
 	go func() {
-		h.Append([]*kernel.Run{over(4, time.Now())})
+		h.settle(5, over(4, time.Now()))
 		close(done)
 	}()
 	select {
@@ -235,13 +240,68 @@ func TestHistoryBounds(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := h.settled(ctx); err == nil {
-		t.Error("all is in the table, though this node does not lead")
+		t.Error("all is in the table, though that is locked")
 	}
-	lead(true)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
 	<-done
 	if err := h.settled(t.Context()); err != nil {
 		t.Error(err)
 	}
+}
+
+// A node that does not lead waits for nobody: while the leader that has filled the table's backlog is gone, it must be
+// able to read the log to its end and lead. One that stops leading no longer waits either.
+func TestHistoryBoundsTheLeaderOnly(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		h, lead := historyOf(t, s, 2_000)
+		for n := range 10 {
+			h.settle(uint64(n+1), over(n, time.Now()))
+		}
+		if n := waits(h); n != 10 {
+			t.Errorf("%d wait", n)
+		}
+		lead(true)
+		if err := h.settled(t.Context()); err != nil {
+			t.Error(err)
+		}
+		follower, _ := historyOf(t, s, 2_000)
+		for n := range 11 {
+			follower.settle(uint64(n+1), over(n, time.Now()))
+		}
+		if n := waits(follower); n > 5 {
+			t.Errorf("%d wait, though the table has all but the last", n)
+		}
+	})
+}
+
+// A process that is frozen, or cut off, while it writes runs blocks the others for some seconds, and not until the
+// database has noticed that it is gone.
+func TestASilentWriterIsEnded(t *testing.T) {
+	tests.Long(t)
+	both(t, func(t *testing.T, url string) {
+		t.Parallel()
+		frozen, other := open(t, Config{URL: url, silence: silence}), open(t, Config{URL: url})
+		tx, err := frozen.db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		if _, err := tx.Exec("UPDATE carillon_mark SET upto = 7 WHERE one = 1" + frozen.dialect.unlessIdle); err != nil {
+			t.Fatal(err)
+		}
+		h, lead := historyOf(t, other, 0)
+		lead(true)
+		h.settle(1, over(1, time.Now()))
+		if err := h.settled(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(); err == nil {
+			t.Error("a transaction that was idle for so long was done")
+		}
+	})
 }
 
 // Whatever a run contains is stored, and read back to the last bit; queries of users find it in columns.
@@ -269,13 +329,13 @@ func TestHistoryTakesAnything(t *testing.T) {
 		var attempts int
 		var ended time.Time
 		var started *time.Time
-		row := s.db.QueryRow(s.dialect.ask("SELECT job, state, error, args, attempts, started_at, ended_at FROM carillon_history WHERE number = ?"), 1<<positionBits)
+		row := s.db.QueryRow(s.dialect.ask("SELECT job, state, error, args, attempts, started_at, ended_at FROM carillon_runs WHERE number = ?"), 1<<positionBits)
 		if s.dialect == mariadb {
 			var raw string
 			if err := row.Scan(&job, &state, &failure, &args, &attempts, &raw, &raw); err == nil {
 				t.Error("a time that is missing is there")
 			}
-			row = s.db.QueryRow("SELECT job, state, error, args, attempts, NULL, ended_at FROM carillon_history WHERE number = ?", 1<<positionBits)
+			row = s.db.QueryRow("SELECT job, state, error, args, attempts, NULL, ended_at FROM carillon_runs WHERE number = ?", 1<<positionBits)
 			var none *string
 			if err := row.Scan(&job, &state, &failure, &args, &attempts, &none, &raw); err != nil || raw != "2026-11-26 12:00:00.123456" {
 				t.Errorf("it ended at %q, %v", raw, err)
@@ -304,7 +364,7 @@ func TestHistoryBesideALongQuery(t *testing.T) {
 	}
 	defer func() { _ = tx.Rollback() }()
 	var n int
-	if err := tx.QueryRow("SELECT COUNT(*) FROM carillon_history").Scan(&n); err != nil || n != 1 {
+	if err := tx.QueryRow("SELECT COUNT(*) FROM carillon_runs").Scan(&n); err != nil || n != 1 {
 		t.Fatal(n, err)
 	}
 	day := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, daysAhead+1)
@@ -322,7 +382,7 @@ func TestHistoryBesideALongQuery(t *testing.T) {
 		t.Error(err)
 	}
 	var parts int
-	if err := s.db.QueryRow("SELECT COUNT(*) FROM pg_inherits WHERE inhparent = 'carillon_history'::regclass").Scan(&parts); err != nil || parts != daysAhead+2 {
+	if err := s.db.QueryRow("SELECT COUNT(*) FROM pg_inherits WHERE inhparent = 'carillon_runs'::regclass").Scan(&parts); err != nil || parts != daysAhead+2 {
 		t.Errorf("%d partitions, %v; want %d", parts, err, daysAhead+2)
 	}
 }
@@ -345,7 +405,7 @@ func TestHistoryIsPurged(t *testing.T) {
 		model.Append(runs)
 		const first = 1 << positionBits
 		if err := h.within(t.Context(), func(tx *sql.Tx) error {
-			last, err := h.fill(t.Context(), tx, func(yield func(*kernel.Run, error) bool) {
+			last, err := s.dialect.fillRuns(t.Context(), tx, func(yield func(*kernel.Run, error) bool) {
 				for _, run := range runs {
 					if !yield(run, nil) {
 						return
@@ -374,7 +434,7 @@ func TestHistoryIsPurged(t *testing.T) {
 				t.Errorf("%s: %d runs are left, want %d", when, len(got), len(want))
 			}
 			n := 0
-			for _, err := range h.ended(t.Context(), first+uint64(len(runs))) {
+			for _, err := range s.dialect.allRuns(t.Context(), s.db) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -403,7 +463,7 @@ func TestHistoryIsPurged(t *testing.T) {
 		}
 		if s.dialect == postgres {
 			var days int
-			if err := s.db.QueryRow("SELECT COUNT(*) FROM pg_inherits WHERE inhparent = 'carillon_history'::regclass").Scan(&days); err != nil || days != 4 {
+			if err := s.db.QueryRow("SELECT COUNT(*) FROM pg_inherits WHERE inhparent = 'carillon_runs'::regclass").Scan(&days); err != nil || days != 4 {
 				t.Errorf("%d days have partitions, %v; want 4", days, err)
 			}
 		}

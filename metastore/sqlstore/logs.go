@@ -2,12 +2,14 @@ package sqlstore
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Logs is the store of log lines: a table beside the runs, in transactions of their own.
+// Logs is the store of log lines: a table beside the runs.
 func (s *Store) Logs() metastore.Logs { return (*lines)(s) }
 
 type lines Store
@@ -45,11 +47,20 @@ func (l *lines) Append(ctx context.Context, all []metastore.LogLine) error {
 		rows = append(rows, logRow(line, size-sizes[of]))
 		sizes[of] = size
 	}
-	return inParts(rows, func(rows [][]any) error {
-		query, args := s.dialect.adding(&logs, rows)
-		_, err := s.db.ExecContext(ctx, query, args...)
-		return s.failed("store log lines", err)
-	})
+	for part := range slices.Chunk(rows, linesAtOnce) {
+		query, args := s.dialect.addLines(part)
+		if _, err := s.db.ExecContext(ctx, query, args...); err != nil {
+			return s.failed("store log lines", err)
+		}
+	}
+	return nil
+}
+
+// linesAtOnce is how many lines a statement writes.
+const linesAtOnce = 1_000
+
+var lineColumns = []column{
+	{"tenant", word}, {"run", raw}, {"attempt", number}, {"sequence", number}, {"at", number}, {"level", word}, {"line", raw}, {"size", number},
 }
 
 // logRow are the values of a line. size is its size against its attempt's limit.
@@ -81,4 +92,18 @@ func (l *lines) Read(ctx context.Context, tenant jobs.Tenant, run jobs.ID, after
 		return err
 	}, query, args...)
 	return found, err
+}
+
+// dropLines deletes old log lines of all runs.
+func (s *Store) dropLines(ctx context.Context, before time.Time) error {
+	query := s.dialect.ask(s.dialect.prune("carillon_logs", "tenant, run, attempt, sequence", "at < ?"))
+	for {
+		done, err := s.db.ExecContext(ctx, query, before.UnixNano(), prunedAtOnce)
+		if err != nil {
+			return s.failed("delete old log lines", err)
+		}
+		if n, err := done.RowsAffected(); err != nil || n < prunedAtOnce {
+			return nil
+		}
+	}
 }

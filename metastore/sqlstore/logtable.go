@@ -14,7 +14,10 @@ import (
 )
 
 // logTable is the log as tables: see dblog.Database.
-type logTable struct{ s *Store }
+type logTable struct {
+	s  *Store
+	in querier // where the tables are read and written
+}
 
 var _ dblog.Database = logTable{}
 
@@ -40,8 +43,10 @@ func (l logTable) Insert(ctx context.Context, rows []dblog.Row) (done bool, now 
 	}
 	all := strings.TrimSuffix(strings.Repeat(one+" UNION ALL ", len(rows)), " UNION ALL ")
 	args = append(args, int64(rows[0].Seq-1), rows[0].Prev[:])
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	var at int64
-	err = l.s.db.QueryRowContext(ctx, l.s.dialect.ask("INSERT INTO carillon_log (seq, term, prev, hash, entry) SELECT seq, term, prev, hash, entry FROM ("+all+
+	err = l.in.QueryRowContext(ctx, l.s.dialect.ask("INSERT INTO carillon_log (seq, term, prev, hash, entry) SELECT seq, term, prev, hash, entry FROM ("+all+
 		") AS r WHERE EXISTS (SELECT 1 FROM carillon_log AS l WHERE l.seq = ? AND l.hash = ?) RETURNING "+l.s.dialect.clock), args...).Scan(&at)
 	switch {
 	case err == nil:
@@ -59,7 +64,7 @@ const mostEntries = 1000
 func (l logTable) Rows(ctx context.Context, after uint64, most int) (found []dblog.Row, err error) {
 	// Sizes first, so that no more is read than wanted.
 	last, size := int64(0), 0
-	rows, err := l.s.db.QueryContext(ctx, l.s.dialect.ask("SELECT seq, OCTET_LENGTH(entry) FROM carillon_log WHERE seq > ? ORDER BY seq LIMIT ?"), int64(after), mostEntries)
+	rows, err := l.in.QueryContext(ctx, l.s.dialect.ask("SELECT seq, OCTET_LENGTH(entry) FROM carillon_log WHERE seq > ? ORDER BY seq LIMIT ?"), int64(after), mostEntries)
 	err = each(rows, err, func(scan func(...any) error) error {
 		var seq int64
 		var n int
@@ -75,7 +80,7 @@ func (l logTable) Rows(ctx context.Context, after uint64, most int) (found []dbl
 	if err != nil && !errors.Is(err, errEnough) || last == 0 {
 		return nil, err
 	}
-	rows, err = l.s.db.QueryContext(ctx, l.s.dialect.ask("SELECT seq, term, prev, hash, entry FROM carillon_log WHERE seq > ? AND seq <= ? ORDER BY seq"), int64(after), last)
+	rows, err = l.in.QueryContext(ctx, l.s.dialect.ask("SELECT seq, term, prev, hash, entry FROM carillon_log WHERE seq > ? AND seq <= ? ORDER BY seq"), int64(after), last)
 	err = each(rows, err, func(scan func(...any) error) error {
 		var r dblog.Row
 		var prev, hash []byte
@@ -90,10 +95,16 @@ func (l logTable) Rows(ctx context.Context, after uint64, most int) (found []dbl
 	return found, err
 }
 
-// End is the number and the hash of the last row.
+// End is the number and the hash of the last row. It also reads the lease.
 func (l logTable) End(ctx context.Context) (seq uint64, hash dblog.Hash, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	var b []byte
-	err = l.s.db.QueryRowContext(ctx, "SELECT seq, hash FROM carillon_log ORDER BY seq DESC LIMIT 1").Scan(&seq, &b)
+	var lasts int64
+	err = l.in.QueryRowContext(ctx, "SELECT seq, hash, (SELECT until - "+l.s.dialect.clock+" FROM carillon_leader WHERE one = 1) FROM carillon_log ORDER BY seq DESC LIMIT 1").Scan(&seq, &b, &lasts)
+	if err == nil {
+		l.s.noteLease(time.Duration(lasts))
+	}
 	copy(hash[:], b)
 	return seq, hash, err
 }
@@ -102,7 +113,7 @@ func (l logTable) End(ctx context.Context) (seq uint64, hash dblog.Hash, err err
 func (l logTable) Cut(ctx context.Context, below uint64) error {
 	for {
 		query := l.s.dialect.prune("carillon_log", "seq", "seq < LEAST(?, (SELECT COALESCE(MAX(s.seq), 0) FROM carillon_snapshots s))")
-		done, err := l.s.db.ExecContext(ctx, l.s.dialect.ask(query), int64(below), prunedAtOnce)
+		done, err := l.in.ExecContext(ctx, l.s.dialect.ask(query), int64(below), prunedAtOnce)
 		if err != nil {
 			return err
 		}
@@ -120,17 +131,17 @@ func (l logTable) Take(ctx context.Context, node string, after uint64, lease tim
 		s.let(ctx)
 		return 0, nil
 	}
-	session, lapsed := "''", "until < "+s.dialect.clock
+	session, expired := "''", "until < "+s.dialect.clock
 	if mine {
-		session, lapsed = s.dialect.server, "("+lapsed+" OR session = "+s.dialect.server+")"
+		session, expired = s.dialect.server, "("+expired+" OR session = "+s.dialect.server+")"
 	}
-	done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET node = ?, term = GREATEST(term, ?, (SELECT l.term FROM carillon_log l ORDER BY l.seq DESC LIMIT 1)) + 1, "+
-		"until = "+s.dialect.clock+" + ?, session = "+session+" WHERE one = 1 AND "+lapsed), node, int64(after), int64(lease))
+	done, err := l.in.ExecContext(ctx, s.dialect.ask("UPDATE carillon_leader SET node = ?, term = GREATEST(term, ?, (SELECT l.term FROM carillon_log l ORDER BY l.seq DESC LIMIT 1)) + 1, "+
+		"until = "+s.dialect.clock+" + ?, session = "+session+" WHERE one = 1 AND "+expired), node, int64(after), int64(lease))
 	if err == nil {
 		var n int64
 		if n, err = done.RowsAffected(); err == nil && n > 0 {
 			// Whose term it is shows in the row: if it has changed, the lease of this one is over already.
-			err = s.db.QueryRowContext(ctx, s.dialect.ask("SELECT term FROM carillon_leader WHERE one = 1 AND node = ?"), node).Scan(&term)
+			err = l.in.QueryRowContext(ctx, s.dialect.ask("SELECT term FROM carillon_leader WHERE one = 1 AND node = ?"), node).Scan(&term)
 		}
 	}
 	if err != nil || term == 0 {
@@ -140,10 +151,10 @@ func (l logTable) Take(ctx context.Context, node string, after uint64, lease tim
 }
 
 // Renew renews a lease.
-func (l logTable) Renew(ctx context.Context, term uint64, lease time.Duration) (bool, error) {
+func (l logTable) Renew(ctx context.Context, node string, term uint64, lease time.Duration) (bool, error) {
 	done, err := l.s.keep(ctx, func(session string) string {
-		return "UPDATE carillon_leader SET until = " + l.s.dialect.clock + " + ?, session = " + session + " WHERE one = 1 AND term = ?"
-	}, int64(lease), int64(term))
+		return "UPDATE carillon_leader SET until = " + l.s.dialect.clock + " + ?, session = " + session + " WHERE one = 1 AND node = ? AND term = ?"
+	}, int64(lease), node, int64(term))
 	if err != nil {
 		return false, err
 	}
@@ -152,9 +163,9 @@ func (l logTable) Renew(ctx context.Context, term uint64, lease time.Duration) (
 }
 
 // Release ends a lease.
-func (l logTable) Release(ctx context.Context, term uint64) error {
+func (l logTable) Release(ctx context.Context, node string, term uint64) error {
 	defer l.s.session.drop()
-	_, err := l.s.db.ExecContext(ctx, l.s.dialect.ask("UPDATE carillon_leader SET until = 0, session = '' WHERE one = 1 AND term = ?"), int64(term))
+	_, err := l.in.ExecContext(ctx, l.s.dialect.ask("UPDATE carillon_leader SET until = 0, session = '' WHERE one = 1 AND node = ? AND term = ?"), node, int64(term))
 	return err
 }
 
@@ -162,7 +173,7 @@ func (l logTable) Release(ctx context.Context, term uint64) error {
 func (l logTable) Newest(ctx context.Context) (*dblog.Snapshot, error) {
 	var s dblog.Snapshot
 	var hash []byte
-	err := l.s.db.QueryRowContext(ctx, "SELECT seq, term, hash, parts FROM carillon_snapshots ORDER BY seq DESC LIMIT 1").Scan(&s.Seq, &s.Term, &hash, &s.Parts)
+	err := l.in.QueryRowContext(ctx, "SELECT seq, term, hash, parts FROM carillon_snapshots ORDER BY seq DESC LIMIT 1").Scan(&s.Seq, &s.Term, &hash, &s.Parts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -172,7 +183,7 @@ func (l logTable) Newest(ctx context.Context) (*dblog.Snapshot, error) {
 
 // Part reads a part of a snapshot.
 func (l logTable) Part(ctx context.Context, of dblog.Snapshot, n int) (part []byte, err error) {
-	err = l.s.db.QueryRowContext(ctx, l.s.dialect.ask("SELECT part FROM carillon_snapshot_parts WHERE seq = ? AND term = ? AND n = ?"), int64(of.Seq), int64(of.Term), n).Scan(&part)
+	err = l.in.QueryRowContext(ctx, l.s.dialect.ask("SELECT part FROM carillon_snapshot_parts WHERE seq = ? AND term = ? AND n = ?"), int64(of.Seq), int64(of.Term), n).Scan(&part)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -181,7 +192,7 @@ func (l logTable) Part(ctx context.Context, of dblog.Snapshot, n int) (part []by
 
 // PutPart writes a part of a snapshot.
 func (l logTable) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []byte) error {
-	_, err := l.s.db.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshot_parts (seq, term, n, part) VALUES (?, ?, ?, ?)"), int64(of.Seq), int64(of.Term), n, part)
+	_, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshot_parts (seq, term, n, part) VALUES (?, ?, ?, ?)"), int64(of.Seq), int64(of.Term), n, part)
 	if taken(err) { // an attempt without an answer had written it
 		return nil
 	}
@@ -190,7 +201,7 @@ func (l logTable) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []
 
 // Publish completes a snapshot.
 func (l logTable) Publish(ctx context.Context, s dblog.Snapshot) (bool, error) {
-	done, err := l.s.db.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshots (seq, term, hash, parts) SELECT ?, ?, ?, ? FROM carillon_log l WHERE l.seq = ? AND l.hash = ? AND "+
+	done, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshots (seq, term, hash, parts) SELECT ?, ?, ?, ? FROM carillon_log l WHERE l.seq = ? AND l.hash = ? AND "+
 		"(SELECT COUNT(*) FROM carillon_snapshot_parts p WHERE p.seq = ? AND p.term = ?) = ? AND NOT EXISTS (SELECT 1 FROM carillon_snapshots n WHERE n.seq >= ?)"),
 		int64(s.Seq), int64(s.Term), s.Hash[:], s.Parts, int64(s.Seq), s.Hash[:], int64(s.Seq), int64(s.Term), s.Parts, int64(s.Seq))
 	if err != nil {
@@ -206,7 +217,7 @@ func (l logTable) Publish(ctx context.Context, s dblog.Snapshot) (bool, error) {
 		"DELETE FROM carillon_snapshots WHERE seq < (SELECT seq FROM (SELECT seq FROM carillon_snapshots ORDER BY seq DESC LIMIT 1 OFFSET 1) AS n)",
 		"DELETE FROM carillon_snapshot_parts WHERE (seq, term) NOT IN (SELECT seq, term FROM carillon_snapshots)",
 	} {
-		if _, err := l.s.db.ExecContext(ctx, q); err != nil {
+		if _, err := l.in.ExecContext(ctx, q); err != nil {
 			return true, err
 		}
 	}

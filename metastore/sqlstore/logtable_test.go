@@ -1,20 +1,14 @@
 package sqlstore
 
 import (
-	"context"
-	"iter"
 	"testing"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
-	"github.com/carillon-scheduler/carillon/metastore/replica"
-	"github.com/carillon-scheduler/carillon/metastore/replica/dblog"
 	"github.com/carillon-scheduler/carillon/metastore/replica/dblog/dbtest"
-	"github.com/carillon-scheduler/carillon/metastore/replica/dblog/memdb"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
-	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
 
 func TestLogTable(t *testing.T) {
@@ -43,7 +37,7 @@ func TestLogTable(t *testing.T) {
 				exec("UPDATE "+table+" SET "+column+" = ? WHERE "+where, append([]any{b}, args...)...)
 			}
 			return dbtest.Harness{
-				Database: logTable{s},
+				Database: logTable{s, s.db},
 				Delete: func(from, to uint64) {
 					exec("DELETE FROM carillon_log WHERE seq >= ? AND seq <= ?", int64(from), int64(to))
 				},
@@ -55,56 +49,6 @@ func TestLogTable(t *testing.T) {
 			}
 		})
 	})
-}
-
-func logHarness(t testing.TB, s *Store, ended *memdb.Histories, clock *storetest.Clock) storetest.Harness {
-	t.Helper()
-	m := replica.NewMachine(replica.MachineConfig{History: ended.Node(), Fail: func(err error) { t.Error(err) }, SnapshotAfter: 64 << 20, Trailing: 1, Replay: time.Minute})
-	log, err := dblog.Open(t.Context(), dblog.Config{Database: logTable{s}, Machine: m, Node: "n"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg := replica.Config{Machine: m, Log: log, Now: log.Now}
-	if clock != nil {
-		cfg.Now = clock.Now
-	}
-	r := replica.New(cfg)
-	leads := make(chan struct{})
-	ctx, stop := context.WithCancel(context.Background())
-	over := make(chan error, 1)
-	go func() {
-		over <- log.Lead(ctx, func(ctx context.Context, _ uint64) error {
-			close(leads)
-			<-ctx.Done()
-			return nil
-		})
-	}()
-	end := func() {
-		stop()
-		if err := <-over; err != nil {
-			t.Error(err)
-		}
-		over <- nil
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	t.Cleanup(end)
-	select {
-	case <-leads:
-	case <-time.After(time.Minute):
-		t.Fatal("it does not lead")
-	}
-	return storetest.Harness{
-		Store: r,
-		Clock: clock,
-		Rows:  func() iter.Seq[kernel.Row] { return m.Engine.Capture().Rows() },
-		Crash: func(t *testing.T) storetest.Harness {
-			t.Helper()
-			end()
-			return logHarness(t, s, ended, clock)
-		},
-	}
 }
 
 func BenchmarkLog(b *testing.B) {
@@ -137,22 +81,7 @@ func BenchmarkLog(b *testing.B) {
 					apply(f)
 				}
 			}
-			b.Run(name+"/tables/"+string(rune('0'+size/1000)), func(b *testing.B) {
-				s, err := Open(b.Context(), Config{URL: kind.New(b)})
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer s.Close()
-				bench(b, s)
-			})
-			b.Run(name+"/log/"+string(rune('0'+size/1000)), func(b *testing.B) {
-				s, err := Open(b.Context(), Config{URL: kind.New(b)})
-				if err != nil {
-					b.Fatal(err)
-				}
-				defer s.Close()
-				bench(b, logHarness(b, s, memdb.NewHistories(), nil).Store)
-			})
+			b.Run(name+"/"+string(rune('0'+size/1000)), func(b *testing.B) { bench(b, led(b, Config{URL: kind.New(b)})) })
 		}
 	}
 }

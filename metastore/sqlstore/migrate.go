@@ -76,7 +76,7 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 		if err := s.step(ctx, c, m); err != nil {
 			return fmt.Errorf("change the tables (%s): %w", m.name, err)
 		}
-		s.log.Info("tables changed", "database", s.dialect.name, "version", m.number)
+		s.logger.Info("tables changed", "database", s.dialect.name, "version", m.number)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,8 +17,8 @@ import (
 )
 
 // A program that writes to the same database can request a run in a transaction of its own: the run exists if that
-// commits, and only then. The request is in a table meanwhile, because a commit of the store would hold its lock for
-// as long as the program's transaction takes. The leader passes it to the store right after.
+// commits, and only then. The request is in a table meanwhile, because an entry of the log could only be
+// followed by others when the program's transaction has ended. The leader passes it to the store right after.
 
 // EnqueueTx requests runs inside tx. They begin after tx commits: on PostgreSQL at once, on MariaDB within half a
 // second. An unknown job is refused here; tenant "" means the default one. A request that is sent twice under its ID
@@ -49,7 +50,7 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, r
 		if err := cmp.Or(e.Check(), outboxed(&e)); err != nil {
 			return err
 		}
-		if _, err := s.Definition(ctx, tenant, r.Key); err != nil {
+		if err := s.defined(ctx, tenant, r.Key); err != nil {
 			return err
 		}
 		if err := exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), kernel.AppendEnvelopes(nil, []kernel.Envelope{e})); err != nil {
@@ -60,6 +61,19 @@ func (s *Store) enqueue(ctx context.Context, tenant jobs.Tenant, actor string, r
 		return exec("SELECT pg_notify('carillon_outbox', '')")
 	}
 	return nil
+}
+
+// defined returns an error if there is no such job, or if that is not known. The rows here may lack a new one.
+func (s *Store) defined(ctx context.Context, tenant jobs.Tenant, key jobs.Key) error {
+	_, err := s.Definition(ctx, tenant, key)
+	if !errors.Is(err, jobs.NotFound) {
+		return err
+	}
+	if err := s.Linearizable(ctx); err != nil {
+		return err
+	}
+	_, err = s.Definition(ctx, tenant, key)
+	return err
 }
 
 // outboxed returns why an envelope may not be in the outbox, or nil. A program that can write to the table may
@@ -125,7 +139,7 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, unread map[in
 				ids, batch = append(ids, last), append(batch, one...)
 			case !unread[last]:
 				unread[last] = true
-				s.log.Error("a request in the outbox cannot be read", "row", last, "err", err)
+				s.logger.Error("a request in the outbox cannot be read", "row", last, "err", err)
 			}
 			return nil
 		}, "SELECT id, envelope FROM carillon_outbox WHERE refused IS NULL AND id > ? ORDER BY id LIMIT ?", last, outboxPart)
@@ -147,7 +161,7 @@ func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, ba
 		case code == jobs.Unknown || code == jobs.Unavailable:
 			return r.Err // again later: repeating is idempotent
 		default:
-			s.log.Error("a request in the outbox was refused after its transaction had committed", "row", ids[i], "err", r.Err)
+			s.logger.Error("a request in the outbox was refused after its transaction had committed", "row", ids[i], "err", r.Err)
 			_, err = s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_outbox SET refused = ? WHERE id = ?"), r.Err.Error(), ids[i])
 		}
 		if err != nil {
@@ -161,7 +175,7 @@ func (s *Store) bring(ctx context.Context, to metastore.Applier, ids []int64, ba
 func (s *Store) listen(ctx context.Context, channel string, notified chan<- struct{}) {
 	for ctx.Err() == nil {
 		if err := s.await(ctx, channel, notified); err != nil && ctx.Err() == nil {
-			s.log.Debug("the database does not notify", "cause", channel, "err", err)
+			s.logger.Debug("the database does not notify", "cause", channel, "err", err)
 			select {
 			case <-ctx.Done():
 			case <-time.After(time.Second):

@@ -14,62 +14,22 @@ import (
 // PostgreSQL, 14 or later.
 
 var postgres = &dialect{
-	name:         "PostgreSQL",
-	ask:          dollars,
-	live:         "settled IS NULL",
-	liveSequence: "sequence",
-	clock:        "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint",
-	holds:        "pg_try_advisory_lock(727469112)",
-	letGo:        "SELECT pg_advisory_unlock_all()", // however often it was taken
-	server:       "'primary'",                       // there is one
-	bound: func(silence time.Duration) string {
-		return fmt.Sprintf("set_config('idle_in_transaction_session_timeout', '%d', true)", silence.Milliseconds())
+	name:   "PostgreSQL",
+	ask:    dollars,
+	clock:  "(extract(epoch FROM clock_timestamp()) * 1000000000)::bigint",
+	holds:  "pg_try_advisory_lock(727469112)",
+	letGo:  "SELECT pg_advisory_unlock_all()", // however often it was taken
+	server: "'primary'",                       // there is one
+	addLines: func(rows [][]any) (string, []any) {
+		return "INSERT INTO carillon_logs (" + names(lineColumns) + ") SELECT * FROM " + unnest(lineColumns) + " ON CONFLICT DO NOTHING", lists(lineColumns, rows)
 	},
-	getting: func(t *table, keys [][]any) (string, []any) {
-		k := t.columns[:t.keys]
-		return "SELECT " + t.names("t.", t.columns) + " FROM " + t.name + " t JOIN " + unnest(k) + " AS k(" + t.names("", k) + ") USING (" + t.names("", k) + ")", lists(k, keys)
-	},
-	putting: func(t *table, rows [][]any) (string, []any) {
-		set := make([]string, 0, len(t.columns))
-		for _, c := range t.columns[t.keys:] {
-			if t.adds[c.name] {
-				set = append(set, c.name+" = "+t.name+"."+c.name+" + EXCLUDED."+c.name)
-			} else {
-				set = append(set, c.name+" = EXCLUDED."+c.name)
-			}
-		}
-		return insert(t) + " DO UPDATE SET " + strings.Join(set, ", "), lists(t.columns, rows)
-	},
-	adding: func(t *table, rows [][]any) (string, []any) { return insert(t) + " DO NOTHING", lists(t.columns, rows) },
-	dropping: func(t *table, keys [][]any) (string, []any) {
-		k := t.columns[:t.keys]
-		same := make([]string, len(k))
-		for i, c := range k {
-			same[i] = "t." + c.name + " = k." + c.name
-		}
-		return "DELETE FROM " + t.name + " t USING " + unnest(k) + " AS k(" + t.names("", k) + ") WHERE " + strings.Join(same, " AND "), lists(k, keys)
-	},
-	firsts: func(gates []waiting) (string, []any) {
-		var tenants, names []string
-		var n []int64
-		for _, g := range gates {
-			tenants, names, n = append(tenants, g.tenant), append(names, g.gate), append(n, int64(g.n))
-		}
-		return "SELECT " + runs.names("r.", runs.columns) + " FROM unnest($1::text[], $2::text[], $3::bigint[]) AS g(tenant, gate, n) CROSS JOIN LATERAL (" +
-			"SELECT * FROM carillon_runs WHERE tenant = g.tenant AND waits = g.gate ORDER BY " + inTurn + " LIMIT g.n) r", []any{tenants, names, n}
-	},
-	// Its index has the priority before the turn: each step goes to the first run of the next priority in use.
-	oldest: "WITH RECURSIVE firsts AS ((" + nextPriority + " ORDER BY priority DESC, ready LIMIT 1) UNION ALL " +
-		"SELECT r.* FROM firsts CROSS JOIN LATERAL (" + nextPriority + " AND priority < firsts.priority ORDER BY priority DESC, ready LIMIT 1) r) " +
-		"SELECT body FROM firsts ORDER BY ready LIMIT 1",
 	prune: func(table, key, which string) string {
 		return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + " FROM " + table + " WHERE " + which + " LIMIT ?)"
 	},
-	tableSize: "SELECT pg_total_relation_size('carillon_runs')",
-	storing: func(rows [][]any, old bool) (string, []any) {
-		names, values := make([]string, len(historyColumns)), make([]string, len(historyColumns))
-		for i, c := range historyColumns {
-			names[i], values[i] = c.name, "h."+c.name
+	storing: func(rows [][]any, at string) (string, []any) {
+		values := make([]string, len(runColumns))
+		for i, c := range runColumns {
+			values[i] = "h." + c.name
 			switch c.kind {
 			case moment:
 				values[i] = postgresInstant("h." + c.name)
@@ -77,22 +37,21 @@ var postgres = &dialect{
 				values[i] = "encode(h." + c.name + ", 'hex')::uuid"
 			}
 		}
-		all := strings.Join(names, ", ")
-		at := "clock_timestamp()"
-		if old {
-			at = postgresInstant("h.ended_at")
-		}
-		return "INSERT INTO carillon_history (stored_at, " + all + ") SELECT " + at + ", " + strings.Join(values, ", ") + " FROM " + unnest(historyColumns) + " AS h(" + all + ")", lists(historyColumns, rows)
+		all := names(runColumns)
+		return "INSERT INTO carillon_runs (stored_at, " + all + ") SELECT " + at + ", " + strings.Join(values, ", ") + " FROM " + unnest(runColumns) + " AS h(" + all + ")", lists(runColumns, rows)
 	},
-	partition:   makePartition,
-	dropDays:    dropDays,
-	instant:     postgresInstant("?::bigint"),
-	idBytes:     "decode(replace(id::text, '-', ''), 'hex')",
-	historySize: "SELECT COALESCE(SUM(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'carillon_history'::regclass",
-	uuid:        func(id jobs.ID) any { return [16]byte(id) },
-	dump:        "pg_dump --format=custom --file=carillon.dump DATABASE",
-	analyze:     "ANALYZE ",
-	files:       "migrations/postgres",
+	ended:      postgresInstant("h.ended_at"),
+	now:        "clock_timestamp()",
+	unlessIdle: fmt.Sprintf(" RETURNING set_config('idle_in_transaction_session_timeout', '%d', true)", silence.Milliseconds()),
+	partition:  makePartition,
+	dropDays:   dropDays,
+	instant:    postgresInstant("?::bigint"),
+	idBytes:    "decode(replace(id::text, '-', ''), 'hex')",
+	size:       "SELECT COALESCE(SUM(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'carillon_runs'::regclass",
+	uuid:       func(id jobs.ID) any { return [16]byte(id) },
+	dump:       "pg_dump --format=custom --file=carillon.dump DATABASE",
+	analyze:    "ANALYZE ",
+	files:      "migrations/postgres",
 	// Tables are made in transactions there: a file runs whole or not at all.
 	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
 		_, err = c.ExecContext(ctx, "SELECT pg_advisory_lock(727469111)")
@@ -100,6 +59,10 @@ var postgres = &dialect{
 			_, err := c.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock(727469111)")
 			return err
 		}, err
+	},
+	fence: func(ctx context.Context, tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "LOCK TABLE carillon_log IN SHARE MODE NOWAIT")
+		return err
 	},
 	examine: func(ctx context.Context, db *sql.DB) (string, error) {
 		var commit, fsync, pages string
@@ -127,13 +90,13 @@ func makePartition(ctx context.Context, tx *sql.Tx, day time.Time) error {
 	if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(727469113)"); err != nil { // one node at a time
 		return err
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pg_inherits WHERE inhparent = 'carillon_history'::regclass AND inhrelid = to_regclass($1))", name).Scan(&there); err != nil || there {
+	if err := tx.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM pg_inherits WHERE inhparent = 'carillon_runs'::regclass AND inhrelid = to_regclass($1))", name).Scan(&there); err != nil || there {
 		return err
 	}
 	for _, q := range []string{
 		"SET LOCAL lock_timeout = '2s'",
-		"CREATE TABLE " + name + " (LIKE carillon_history)",
-		"ALTER TABLE carillon_history ATTACH PARTITION " + name + " FOR VALUES FROM ('" + from + " 00:00+00') TO ('" + to + " 00:00+00')",
+		"CREATE TABLE " + name + " (LIKE carillon_runs)",
+		"ALTER TABLE carillon_runs ATTACH PARTITION " + name + " FOR VALUES FROM ('" + from + " 00:00+00') TO ('" + to + " 00:00+00')",
 	} {
 		if _, err := tx.ExecContext(ctx, q); err != nil {
 			return err
@@ -146,9 +109,6 @@ func makePartition(ctx context.Context, tx *sql.Tx, day time.Time) error {
 func postgresInstant(nanos string) string {
 	return "timestamptz 'epoch' + " + nanos + " / 1000 * interval '1 microsecond'"
 }
-
-// nextPriority begins the query for the first run of a priority in the app l.
-const nextPriority = "SELECT priority, ready, body FROM carillon_runs WHERE tenant = l.tenant AND app = l.name AND ready IS NOT NULL"
 
 // postgresKeeps returns what such settings of PostgreSQL keep.
 func postgresKeeps(commit, fsync, pages string) string {
@@ -191,7 +151,7 @@ func dollars(query string) string {
 	return b.String()
 }
 
-var arrays = map[kind]string{number: "bigint[]", word: "text[]", raw: "bytea[]", flag: "boolean[]", uuid: "bytea[]", moment: "bigint[]"}
+var arrays = map[kind]string{number: "bigint[]", word: "text[]", raw: "bytea[]", uuid: "bytea[]", moment: "bigint[]"}
 
 func unnest(columns []column) string {
 	all := make([]string, len(columns))
@@ -199,10 +159,6 @@ func unnest(columns []column) string {
 		all[i] = "$" + strconv.Itoa(i+1) + "::" + arrays[c.kind]
 	}
 	return "unnest(" + strings.Join(all, ", ") + ")"
-}
-
-func insert(t *table) string {
-	return "INSERT INTO " + t.name + " (" + t.all() + ") SELECT * FROM " + unnest(t.columns) + " ON CONFLICT (" + t.names("", t.columns[:t.keys]) + ")"
 }
 
 // lists are the rows, column by column.
@@ -214,8 +170,6 @@ func lists(columns []column, rows [][]any) []any {
 			all[i] = list[int64](rows, i)
 		case word:
 			all[i] = list[string](rows, i)
-		case flag:
-			all[i] = list[bool](rows, i)
 		case raw, uuid:
 			values := make([][]byte, len(rows))
 			for j, r := range rows {

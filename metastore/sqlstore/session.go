@@ -16,7 +16,7 @@ import (
 // A dead leader's lease expires after four seconds. The database knows at once: a connection that ends releases its
 // locks. So a leader holds one, and notes in its row that it does; a node that gets that lock while the row has the
 // note need not wait for the lease. It may be wrong about that, as about a lease (a leader whose connection broke is
-// alive): the term in every firing commit stops the late one.
+// alive): what the late one would write no longer fits into the log.
 //
 // A lock means nothing where a pooler lends one connection to many clients. One in front of PostgreSQL is detected;
 // for others set sessions=off in the database's URL. Then the lease counts, as it does for a leader that is frozen or
@@ -156,7 +156,7 @@ func (s *Store) free(ctx context.Context) (free, mine, ok bool) {
 		err = n.conn.QueryRowContext(ctx, "SELECT until < "+s.dialect.clock+", session = "+s.dialect.server+", "+s.dialect.holds+" FROM carillon_leader WHERE one = 1").Scan(&over, &gone, &n.held)
 	}
 	if err != nil {
-		n.failed(ctx, s.log, err)
+		n.failed(ctx, s.logger, err)
 		return false, false, false
 	}
 	return over || n.held && gone, n.held, true
@@ -200,7 +200,7 @@ func (s *Store) keepIn(ctx context.Context, statement func(session string) strin
 		done, err = n.conn.ExecContext(ctx, s.dialect.ask(statement(s.dialect.server)), args...)
 	}
 	if err != nil {
-		n.failed(ctx, s.log, err)
+		n.failed(ctx, s.logger, err)
 		return nil, err
 	}
 	return done, nil

@@ -1,37 +1,41 @@
-// Package sqlstore stores rows in PostgreSQL or MariaDB, for users that operate a database already, or outgrow
-// memory.
+// Package sqlstore is a store in PostgreSQL or MariaDB, for users that operate a database already: the database keeps
+// the log of commits and the finished runs, and every process has the live rows in memory.
 //
 // It is not promised to programs outside this module.
 //
 //	s, err := sqlstore.Open(ctx, sqlstore.Config{URL: "postgres://carillon:secret@db/carillon"})
 //
-// Where to start: commit.go, the only transaction; view.go, the rows it works on; table.go and dialect.go, how
-// statements are made. The tables are in migrations.
+// Where to start: Open, which puts the parts together: a replica.Replica over a dblog.Log; logtable.go, the log as
+// tables; history.go, the finished runs. The tables are in migrations.
 //
-// Sharp edges: the database's clock is the store's clock. Any number of processes may open the same database, and one
-// of them leads ([Store.Lead]). A commit is as durable as the database makes it: see [Store.Durability].
+// Sharp edges: any number of processes may open the same database, one of them leads ([Store.Lead]), and only that one
+// commits. The database's clock is the store's clock. A commit is as durable as the database makes it: see
+// [Store.Durability].
 package sqlstore
 
 import (
 	"cmp"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
+	"github.com/carillon-scheduler/carillon/metastore/replica/dblog"
 )
 
 // Config is the database and its use.
@@ -44,113 +48,197 @@ type Config struct {
 	Node string
 	// Connections is the most connections that are open at the same time. Default: 10.
 	Connections int
-	// LookEvery is how often WatchCommits polls where the database does not notify of commits: MariaDB. Default: 500
-	// ms.
-	LookEvery time.Duration
 	// Logger gets messages for operators; default: none.
 	Logger *slog.Logger
 	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
 	Now func() time.Time
 
 	knows     uint32        // the newest version of the rules that this program knows; default: kernel.ApplyVersion
-	leaseTime time.Duration // how long a lease of leadership lasts; default: leaseTime
-	silence   time.Duration // how long a commit may be idle; default: silence
+	leaseTime time.Duration // how long a lease of leadership lasts; default: dblog.DefaultLease
+	patience  time.Duration // how long a statement may take that commits; default: patience
+	silence   time.Duration // how long a transaction may be idle; default: silence; negative: for ever
+	// snapshotAfter is how many bytes of log lie between two snapshots; default: snapshotAfter
+	snapshotAfter int64
+	through       func(driver.Connector) driver.Connector // the way to the database, but of the session; nil = directly
 }
+
+const (
+	// maxEntry is how long an entry of the log may be: a database reads and writes several at once, and MySQL refuses
+	// statements of more than max_allowed_packet, often 16 MiB.
+	maxEntry = 1 << 20
+	// snapshotAfter is as long as in other logs.
+	snapshotAfter = 64 << 20
+	// replayTime is how long a start may take to apply the log, about.
+	replayTime = time.Second
+	// patience is how long a statement may take before it is sent again.
+	patience = 30 * time.Second
+	// silence is how long a process that writes finished runs may be idle in a transaction before the database ends it: one
+	// that is frozen, or cut off, in the middle would block the next leader until the database noticed that it is gone,
+	// perhaps for hours. A healthy one is idle for milliseconds.
+	silence = 4 * time.Second
+)
 
 // Store is a store in a database.
 type Store struct {
+	*replica.Replica
 	cfg        Config
 	dialect    *dialect
 	db         *sql.DB
-	log        *slog.Logger
+	logger     *slog.Logger
 	episodes   *episode.Log
-	group      *metastore.Group
 	durability string
-	leads      atomic.Uint64                // the term in which this process does, as far as it knows; 0 = it does not
-	confirmed  atomic.Pointer[confirmation] // of the lease
+	machine    *replica.Machine
+	history    *history
+	log        *dblog.Log
 	session    session
-	leasesOnly bool // sessions cannot be relied on
-	retaining  retaining
+	leasesOnly bool                      // sessions cannot be relied on
+	led        atomic.Pointer[time.Time] // until when some node leads, as this one last read it
 
-	// older ends with metastore.ErrTooOld once another process has put rules in force that this program does not
-	// know.
-	older    context.Context
-	outdated context.CancelCauseFunc
+	failing  sync.Once
+	failures chan error
+	broken   context.Context // ends with the error after which the store does nothing more
+	breaks   context.CancelCauseFunc
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 }
 
-var _ metastore.Full = (*Store)(nil)
+var (
+	_ metastore.Full     = (*Store)(nil)
+	_ metastore.Measured = (*Store)(nil)
+	_ metastore.Retainer = (*Store)(nil)
+)
 
-// Open connects, updates the tables, and checks whether the database keeps what it acknowledges. One that does not is
-// opened all the same, with a warning; a replica is refused.
+// Open connects, updates the tables, checks whether the database keeps what it acknowledges, and reads the rows. A
+// database that may lose commits is opened all the same, with a warning; a replica is refused.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
-	s, err := prepared(cfg)
+	s, err := dial(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
 	if err := s.begin(ctx); err != nil {
-		_ = s.db.Close()
+		_ = s.Close()
 		return nil, err
 	}
-	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	s.group = metastore.NewGroup(maxCommands, 1, s.commit)
+	return s, nil
+}
+
+// dial connects, and changes nothing.
+func dial(ctx context.Context, cfg Config) (*Store, error) {
+	s, err := prepared(cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.db.PingContext(ctx); err != nil {
+		_ = s.Close()
+		return nil, kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, cfg.URL))
+	}
 	return s, nil
 }
 
 // prepared is a store with its pool of connections, none of which is open yet.
 func prepared(cfg Config) (*Store, error) {
-	if cfg.Node == "" {
-		cfg.Node = "node"
-	}
+	cfg.Node = cmp.Or(cfg.Node, "node")
 	if cfg.Connections <= 0 {
 		cfg.Connections = 10
 	}
-	if cfg.LookEvery <= 0 {
-		cfg.LookEvery = besidePoll
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	cfg.leaseTime, cfg.patience, cfg.silence = cmp.Or(cfg.leaseTime, dblog.DefaultLease), cmp.Or(cfg.patience, patience), cmp.Or(cfg.silence, silence)
 	cfg.knows = cmp.Or(cfg.knows, kernel.ApplyVersion)
-	cfg.leaseTime, cfg.silence = cmp.Or(cfg.leaseTime, leaseTime), cmp.Or(cfg.silence, silence)
+	cfg.snapshotAfter = cmp.Or(cfg.snapshotAfter, snapshotAfter)
 	direct, off, err := withoutSessions(cfg.URL)
 	if err != nil {
 		return nil, kernel.Invalid("invalid URL of the database: %v: want on or off", err)
 	}
 	cfg.URL = direct
-	s := &Store{cfg: cfg, log: cfg.Logger, leasesOnly: off}
-	s.older, s.outdated = context.WithCancelCause(context.Background())
-	if s.log == nil {
-		s.log = slog.New(slog.NewTextHandler(io.Discard, nil))
-	}
-	s.episodes = episode.New(s.log)
+	s := &Store{cfg: cfg, logger: cfg.Logger, episodes: episode.New(cfg.Logger), leasesOnly: off, failures: make(chan error, 1)}
 	if s.dialect, s.db, err = connect(cfg); err != nil {
 		return nil, err
 	}
+	s.cfg.through = nil
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.broken, s.breaks = context.WithCancelCause(context.Background())
 	s.db.SetMaxOpenConns(cfg.Connections)
 	s.db.SetMaxIdleConns(cfg.Connections)
 	s.db.SetConnMaxIdleTime(5 * time.Minute)
 	return s, nil
 }
 
-func (s *Store) begin(ctx context.Context) error {
-	if err := s.db.PingContext(ctx); err != nil {
-		return kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, s.cfg.URL))
-	}
-	var err error
+func (s *Store) begin(ctx context.Context) (err error) {
 	if s.durability, err = s.dialect.examine(ctx, s.db); err != nil {
 		return err
 	}
 	if s.durability != durable {
-		s.log.Warn("the database does not keep all it acknowledges", "database", s.dialect.name, "lost", s.durability)
+		s.logger.Warn("the database does not keep all it acknowledges", "database", s.dialect.name, "lost", s.durability)
 	}
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
-	state, err := s.State(ctx)
+	return s.load(ctx)
+}
+
+// load reads the rows, and follows the log from then on.
+func (s *Store) load(ctx context.Context) (err error) {
+	var log atomic.Pointer[dblog.Log]
+	s.history = newHistory(historyConfig{db: s.db, dialect: s.dialect, episodes: s.episodes, byEnd: s.cfg.Now != nil,
+		leads: func() bool { l := log.Load(); return l != nil && l.Leads() }})
+	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail,
+		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter})
+	s.log, err = dblog.Open(ctx, dblog.Config{Database: logTable{s, s.db}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
+		Forget: s.history.forget, Settled: s.history.settled, Lease: s.cfg.leaseTime})
 	if err != nil {
-		return err
+		return s.unread(err)
 	}
-	return s.readable(state)
+	log.Store(s.log)
+	context.AfterFunc(s.broken, func() { _ = s.log.Close() })
+	now := s.log.Now
+	if s.cfg.Now != nil {
+		now = s.cfg.Now
+	}
+	s.Replica = replica.New(replica.Config{Machine: s.machine, Log: s.log, Now: now, MaxEntry: maxEntry})
+	return nil
+}
+
+// unread is the error of rows that could not be read.
+func (s *Store) unread(err error) error {
+	if errors.Is(err, metastore.ErrTooOld) {
+		return fmt.Errorf("read the store in this %s: %w", s.dialect.name, err)
+	}
+	return kernel.Refuse(jobs.Unavailable, "read the store in this %s: %s", s.dialect.name, quiet(err, s.cfg.URL))
+}
+
+// fail ends the store for good: its rows are no longer those of the log.
+func (s *Store) fail(err error) {
+	s.failing.Do(func() {
+		s.logger.Error("store failed", "database", s.dialect.name, "err", err)
+		s.failures <- err
+		close(s.failures)
+		s.breaks(err)
+	})
+}
+
+// Err delivers the one error after which the store does nothing more, such as metastore.ErrTooOld: the process should end.
+func (s *Store) Err() <-chan error { return s.failures }
+
+// Apply applies a batch of commands, if this node leads.
+func (s *Store) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if s.broken.Err() != nil {
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", context.Cause(s.broken)))
+	}
+	return s.Replica.Apply(ctx, batch)
+}
+
+// Retain purges finished runs and log lines. The age of a run is the time since it was stored.
+func (s *Store) Retain(ctx context.Context, r metastore.Retention) (done metastore.Retained, err error) {
+	if err := s.history.settled(ctx); err != nil {
+		return done, err
+	}
+	if done, err = s.history.Retain(ctx, r); err == nil && r.Logs > 0 {
+		err = s.dropLines(ctx, r.Now.Add(-r.Logs))
+	}
+	return done, err
 }
 
 // Durability returns what a crash of the database, or its machine, may lose.
@@ -176,14 +264,17 @@ func (s *Store) HowToBackUp() string {
 // Node returns this process's name.
 func (s *Store) Node() string { return s.cfg.Node }
 
-// Stats returns how many commits there have been, how large, and how long they took.
-func (s *Store) Stats() metastore.Stats { return s.group.Stats() }
-
-// Close ends all connections. Requests under way fail.
+// Close ends the store. What was acknowledged stays.
 func (s *Store) Close() error {
 	s.cancel()
-	s.episodes.Reset()
+	if s.log != nil {
+		_ = s.log.Close() // it has no error
+	}
+	if s.history != nil {
+		s.history.close()
+	}
 	s.session.drop()
+	s.episodes.Reset()
 	return s.db.Close()
 }
 
@@ -196,11 +287,11 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
-		db, err := sql.Open("pgx", raw)
+		c, err := stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(raw)
 		if err != nil {
 			return nil, nil, kernel.Invalid("the URL of the database: %s", quiet(err, raw))
 		}
-		return postgres, db, nil
+		return postgres, cfg.pool(c), nil
 	case "mariadb", "mysql":
 		c, err := mariadbConfig(u, cfg.silence)
 		if err != nil {
@@ -210,9 +301,16 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 		if err != nil {
 			return nil, nil, kernel.Invalid("the URL of the database: %s", quiet(err, raw))
 		}
-		return mariadb, sql.OpenDB(connector), nil
+		return mariadb, cfg.pool(connector), nil
 	}
 	return nil, nil, kernel.Invalid("invalid URL of the database: it begins with %.20q, want postgres, mariadb or mysql", u.Scheme)
+}
+
+func (c Config) pool(to driver.Connector) *sql.DB {
+	if c.through != nil {
+		to = c.through(to)
+	}
+	return sql.OpenDB(to)
 }
 
 // mariadbConfig is the driver's configuration, from a URL.
@@ -244,7 +342,7 @@ func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 	// statements read uncommitted rows; the two have different names for that setting. MySQL lacks the rest, and
 	// takes it for a comment, as MariaDB does with the other.
 	c.Params = map[string]string{"@carillon": fmt.Sprintf("1, time_zone = '+00:00' /*!80000 , transaction_isolation = 'REPEATABLE-READ' */ "+
-		"/*M! , tx_isolation = 'REPEATABLE-READ', idle_transaction_timeout = %d, in_predicate_conversion_threshold = 0 */", int(silence.Seconds()))}
+		"/*M! , tx_isolation = 'REPEATABLE-READ', idle_transaction_timeout = %d */", max(0, int(silence.Seconds())))}
 	return c, nil
 }
 
@@ -268,7 +366,10 @@ func (s *Store) failed(what string, err error) error {
 	return fmt.Errorf("%s: %w: %w", what, kernel.Refuse(jobs.Unavailable, "%s does not answer", s.dialect.name), err)
 }
 
-// query reads rows outside of a commit, until fn returns errEnough. A name that PostgreSQL does not take as text is
+// errEnough ends a query early.
+var errEnough = errors.New("enough")
+
+// query reads rows until fn returns errEnough. A name that PostgreSQL does not take as text is
 // bad input, with every database, and no outage of the database.
 func (s *Store) query(ctx context.Context, what string, fn func(scan func(...any) error) error, query string, args ...any) error {
 	for _, a := range args {

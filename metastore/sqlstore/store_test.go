@@ -3,10 +3,10 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"iter"
 	"log/slog"
 	"os"
+	"sync"
 	"testing"
 	"time"
 
@@ -28,16 +28,18 @@ func judge(t *testing.T, kind *sqltest.Kind) {
 	})
 }
 
-// harness opens a store that crashes by leaving its connections behind.
+// harness is a node that leads, until its process ends.
 func harness(t *testing.T, c Config, clock *storetest.Clock) storetest.Harness {
 	t.Helper()
 	c.Now = clock.Now
 	s := open(t, c)
+	stop := leading(t, s)
 	return storetest.Harness{
 		Store: s,
 		Clock: clock,
-		Rows:  func() iter.Seq[kernel.Row] { return s.captured(t) },
+		Rows:  func() iter.Seq[kernel.Row] { return s.machine.Engine.Capture().Rows() },
 		Crash: func(t *testing.T) storetest.Harness {
+			stop()
 			if err := s.Close(); err != nil {
 				t.Error(err)
 			}
@@ -53,7 +55,7 @@ const longLease = 15 * time.Second
 
 func open(t testing.TB, c Config) *Store {
 	t.Helper()
-	// A test's process may stall for seconds in the middle of a commit, and its commit must not fail then.
+	// A test's process may stall for seconds in the middle of a transaction, which must not fail then.
 	c.silence = cmp.Or(c.silence, time.Minute)
 	if c.Logger == nil && testing.Verbose() {
 		c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelError}))
@@ -66,48 +68,38 @@ func open(t testing.TB, c Config) *Store {
 	return s
 }
 
-// captured are all rows as an engine in memory would capture them.
-func (s *Store) captured(t *testing.T) iter.Seq[kernel.Row] {
+// leading has a node lead, until stop.
+func leading(t testing.TB, s *Store) (stop func()) {
 	t.Helper()
-	ctx := context.Background()
-	var all []kernel.Row
-	state, err := s.State(ctx)
-	if state != (kernel.StoreRow{}) {
-		all = append(all, &state)
-	}
-	err = errors.Join(err, s.query(ctx, "capture", func(scan func(...any) error) error {
-		row, err := scanOther(scan)
-		all = append(all, row)
-		return err
-	}, "SELECT "+others.all()+" FROM carillon_rows"))
-	err = errors.Join(err, s.query(ctx, "capture", func(scan func(...any) error) error {
-		n, err := scanTally(scan)
-		if !n.Job.IsZero() {
-			all = append(all, n)
+	ctx, cancel := context.WithCancel(context.Background())
+	leads, done := make(chan struct{}), make(chan error, 1)
+	go func() {
+		once := sync.OnceFunc(func() { close(leads) })
+		done <- s.Lead(ctx, func(ctx context.Context, _ uint64) error {
+			once()
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil && s.ctx.Err() == nil {
+			t.Error(err)
 		}
-		return err
-	}, "SELECT "+tallies.all()+" FROM carillon_tallies"))
-	err = errors.Join(err, s.query(ctx, "capture", func(scan func(...any) error) error {
-		r, err := scanRun(scan)
-		switch {
-		case err != nil:
-		case r.settled == nil:
-			all = append(all, r.Run)
-		case periodOf(*r.settledAt) >= periodOf(nanos(state.At))-kept:
-			run := stub(r.Run)
-			run.Ended = time.Unix(0, periodOf(*r.settledAt)*int64(period)).UTC()
-			all = append(all, run)
-		}
-		return err
-	}, "SELECT "+runs.all()+" FROM carillon_runs"))
-	if err != nil {
-		t.Fatal(err)
+	})
+	t.Cleanup(stop)
+	select {
+	case <-leads:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not lead")
 	}
-	return func(yield func(kernel.Row) bool) {
-		for _, row := range all {
-			if !yield(row) {
-				return
-			}
-		}
-	}
+	return stop
+}
+
+// led opens a store that leads.
+func led(t testing.TB, c Config) *Store {
+	t.Helper()
+	s := open(t, c)
+	leading(t, s)
+	return s
 }

@@ -155,8 +155,7 @@ func (l *Log) restore(ctx context.Context) error {
 			l.seq, l.hash = 0, Hash{}
 			return nil
 		}
-		file := &parts{ctx: ctx, db: l.db, of: *s}
-		if _, err := l.cfg.Machine.Restore(file); errors.Is(err, errReplaced) {
+		if _, err := l.cfg.Machine.Restore(ReadParts(ctx, l.db, *s)); errors.Is(err, errReplaced) {
 			continue
 		} else if err != nil {
 			return fmt.Errorf("read the snapshot at entry %d: %w", s.Seq, err)
@@ -169,6 +168,11 @@ func (l *Log) restore(ctx context.Context) error {
 }
 
 var errReplaced = errors.New("the snapshot was replaced while it was read")
+
+// ReadParts reads a snapshot.
+func ReadParts(ctx context.Context, from Database, s Snapshot) io.Reader {
+	return &parts{ctx: ctx, db: from, of: s}
+}
 
 // parts reads a snapshot.
 type parts struct {

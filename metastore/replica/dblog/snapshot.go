@@ -2,9 +2,11 @@ package dblog
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
@@ -47,15 +49,10 @@ func (l *Log) Snapshot(ctx context.Context) error {
 	if err := l.cfg.Settled(ctx); err != nil {
 		return err
 	}
-	to := &written{ctx: ctx, db: l.db, of: s}
-	size, err := replica.WriteSnapshot(to, head, rows.Stored())
-	if err == nil {
-		err = to.flush()
-	}
+	size, err := WriteParts(ctx, l.db, &s, head, rows.Stored())
 	if err != nil {
 		return err
 	}
-	s.Parts = to.n
 	done, err := l.db.Publish(ctx, s)
 	if err != nil || !done {
 		return err
@@ -65,6 +62,16 @@ func (l *Log) Snapshot(ctx context.Context) error {
 		return nil
 	}
 	return l.db.Cut(ctx, s.Seq-trailing)
+}
+
+// WriteParts writes the parts of a snapshot, sets their number, and returns the size of all.
+func WriteParts(ctx context.Context, to Database, s *Snapshot, head replica.Head, rows iter.Seq[kernel.Row]) (size int64, err error) {
+	w := &written{ctx: ctx, db: to, of: *s}
+	if size, err = replica.WriteSnapshot(w, head, rows); err == nil {
+		err = w.flush()
+	}
+	s.Parts = w.n
+	return size, err
 }
 
 // written writes the parts of a snapshot.
