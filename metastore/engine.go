@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Tx is the rows that Apply works on. It has no errors and no context because all rows that a batch may touch are
-// loaded before (see Needs). Rows are never changed in place: copy, change the copy, Put it.
+// Tx is the rows that Apply works on. It has no errors and no context because all rows are in memory.
+// Rows are never changed in place: copy, change the copy, Put it.
 type Tx interface {
 	// Get returns the row, as the last Put of this batch left it, or nil. Of a settled run that has left the live
 	// rows less than KeepFinal ago, it is a stub with ID, Tenant, Key, State, Attempt and Worker.
@@ -21,7 +21,7 @@ type Tx interface {
 	Delete(kernel.Ref)
 }
 
-// Engine stores rows. A committer makes a Store of one: Local in memory, a raft log, a database.
+// Engine stores rows. A committer makes a Store of one: Local in memory, or a replica over a log.
 type Engine interface {
 	Reader
 	Agenda
