@@ -153,7 +153,7 @@ func TestFreeze(t *testing.T) {
 		refused("another process writes")
 		// Not even a leader that has not noticed that its lease is over.
 		table := logTable{s, s.db}
-		seq, hash, err := table.End(t.Context())
+		seq, hash, _, err := table.End(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}

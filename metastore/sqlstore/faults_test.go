@@ -213,7 +213,7 @@ func TestCommitsThatFail(t *testing.T) {
 		}
 		f.mu.Lock()
 		t.Log("faults:", f.did)
-		for _, kind := range [][]string{{"insert before"}, {"insert after"}, {"begin before"}, {"commit after", "commit instead"}} {
+		for _, kind := range [][]string{{"insert before"}, {"insert after"}, {"begin before", "commit after", "commit instead"}} {
 			if !slices.ContainsFunc(kind, func(kind string) bool { return f.did[kind] > 0 }) {
 				t.Errorf("there was no fault %q", kind)
 			}

@@ -95,18 +95,18 @@ func (l logTable) Rows(ctx context.Context, after uint64, most int) (found []dbl
 	return found, err
 }
 
-// End is the number and the hash of the last row. It also reads the lease.
-func (l logTable) End(ctx context.Context) (seq uint64, hash dblog.Hash, err error) {
+// End is the number and the hash of the last row, and the clock. It also reads the lease.
+func (l logTable) End(ctx context.Context) (seq uint64, hash dblog.Hash, now time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
 	defer cancel()
 	var b []byte
-	var lasts int64
-	err = l.in.QueryRowContext(ctx, "SELECT seq, hash, (SELECT until - "+l.s.dialect.clock+" FROM carillon_leader WHERE one = 1) FROM carillon_log ORDER BY seq DESC LIMIT 1").Scan(&seq, &b, &lasts)
+	var at, until int64
+	err = l.in.QueryRowContext(ctx, "SELECT seq, hash, (SELECT until FROM carillon_leader WHERE one = 1), "+l.s.dialect.clock+" FROM carillon_log ORDER BY seq DESC LIMIT 1").Scan(&seq, &b, &until, &at)
 	if err == nil {
-		l.s.noteLease(time.Duration(lasts))
+		l.s.noteLease(time.Duration(until - at))
 	}
 	copy(hash[:], b)
-	return seq, hash, err
+	return seq, hash, instant(at), err
 }
 
 // Cut deletes rows before the newest snapshot.

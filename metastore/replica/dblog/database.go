@@ -58,8 +58,8 @@ type Database interface {
 	Insert(ctx context.Context, rows []Row) (done bool, now time.Time, err error)
 	// Rows reads rows after a number, in order: as many as have so many bytes of entries, and at least one.
 	Rows(ctx context.Context, after uint64, bytes int) ([]Row, error)
-	// End is the number and the hash of the last row; zero if that is row 0.
-	End(ctx context.Context) (seq uint64, hash Hash, err error)
+	// End is the number and the hash of the last row, zero if that is row 0, and the database's clock.
+	End(ctx context.Context) (seq uint64, hash Hash, now time.Time, err error)
 	// Cut deletes rows with lower numbers, but none behind the newest snapshot.
 	Cut(ctx context.Context, below uint64) error
 

@@ -34,10 +34,11 @@ func (l *Log) follow() {
 // catchUp applies all that is in the log. It replaces the rows if the log is not the one that they are of.
 func (l *Log) catchUp(ctx context.Context) error {
 	asked := time.Now()
-	end, hash, err := l.db.End(ctx)
+	end, hash, now, err := l.db.End(ctx)
 	if err != nil {
 		return err
 	}
+	l.clock.learn(now, asked)
 	if err := l.turn.take(ctx); err != nil {
 		return err
 	}

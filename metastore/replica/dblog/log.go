@@ -52,10 +52,11 @@ type Log struct {
 	nonce    string
 	episodes *episode.Log
 
-	turn turn   // of who applies entries, or replaces the rows
-	seq  uint64 // of the last entry that was applied
-	hash Hash
-	seen atomic.Uint64 // the highest term of an entry that was applied, whatever became of it
+	turn  turn   // of who applies entries, or replaces the rows
+	seq   uint64 // of the last entry that was applied
+	hash  Hash
+	clock clock
+	seen  atomic.Uint64 // the highest term of an entry that was applied, whatever became of it
 
 	mu        sync.Mutex
 	term      uint64 // in which this node may append; 0 = it does not lead, or cannot yet
@@ -64,7 +65,6 @@ type Log struct {
 	depose    func(error) // ends the term
 	queue     []*pending
 	writing   bool
-	clock     clock
 
 	ctx    context.Context // ends with Close
 	stop   context.CancelFunc
@@ -78,9 +78,6 @@ type confirmation struct {
 	term uint64
 	at   time.Time
 }
-
-// clock is the database's clock, as it was learned last.
-type clock struct{ theirs, ours time.Time }
 
 var (
 	errClosed  = kernel.Refuse(jobs.Unavailable, "not done: the store is closed")
@@ -227,6 +224,7 @@ func (l *Log) insert(term uint64, batch []*pending) {
 func (l *Log) settle(rows []Row) (done bool, err error) {
 	began := time.Now()
 	for again := false; ; again = true {
+		sent := time.Now()
 		done, now, err := l.db.Insert(l.ctx, rows)
 		if err == nil && !done && again {
 			// An earlier attempt may have written them.
@@ -234,7 +232,7 @@ func (l *Log) settle(rows []Row) (done bool, err error) {
 		}
 		if err == nil {
 			l.episodes.End("", "an entry was not written")
-			l.learn(now)
+			l.clock.learn(now, sent)
 			return done, nil
 		}
 		if l.ctx.Err() != nil {
@@ -290,25 +288,8 @@ func (l *Log) lose(why error) {
 	endAll(queue, why)
 }
 
-// learn notes the database's clock.
-func (l *Log) learn(now time.Time) {
-	if now.IsZero() {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.clock = clock{now, time.Now()}
-}
-
 // Now is the database's time, as far as this node has learned it; its own before that.
-func (l *Log) Now() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.clock.theirs.IsZero() {
-		return time.Now()
-	}
-	return l.clock.theirs.Add(time.Since(l.clock.ours))
-}
+func (l *Log) Now() time.Time { return l.clock.Now() }
 
 // Linearizable returns when the machine has applied all that any node has acknowledged before the call. On a node that
 // does not lead it asks the database for the end of the log, and follows to it.

@@ -103,9 +103,9 @@ func (v view) Rows(ctx context.Context, after uint64, bytes int) ([]dblog.Row, e
 	return v.Database.Rows(ctx, after, bytes)
 }
 
-func (v view) End(ctx context.Context) (uint64, dblog.Hash, error) {
+func (v view) End(ctx context.Context) (uint64, dblog.Hash, time.Time, error) {
 	if err := v.wait(ctx); err != nil {
-		return 0, dblog.Hash{}, err
+		return 0, dblog.Hash{}, time.Time{}, err
 	}
 	return v.Database.End(ctx)
 }

@@ -338,7 +338,7 @@ func lostEnd(t *testing.T, h Harness) {
 }
 
 func seq(h Harness) (uint64, error) {
-	seq, _, err := h.End(context.Background())
+	seq, _, _, err := h.End(context.Background())
 	return seq, err
 }
 
@@ -438,12 +438,12 @@ func (s *slow) set(down bool) {
 	s.down = down
 }
 
-func (s *slow) End(ctx context.Context) (uint64, dblog.Hash, error) {
+func (s *slow) End(ctx context.Context) (uint64, dblog.Hash, time.Time, error) {
 	s.mu.Lock()
 	down := s.down
 	s.mu.Unlock()
 	if down {
-		return 0, dblog.Hash{}, errNoAnswer
+		return 0, dblog.Hash{}, time.Time{}, errNoAnswer
 	}
 	return s.Database.End(ctx)
 }

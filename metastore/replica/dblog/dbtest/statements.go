@@ -43,7 +43,7 @@ func rows(t *testing.T, h Harness) {
 	}
 	end := func(want uint64) {
 		t.Helper()
-		if seq, is, err := h.End(ctx); err != nil || seq != want || is != hash(byte(want)) {
+		if seq, is, _, err := h.End(ctx); err != nil || seq != want || is != hash(byte(want)) {
 			t.Errorf("the log ends at %d, %x, %v; want %d", seq, is, err, want)
 		}
 	}

@@ -156,9 +156,9 @@ func (d *DB) Rows(ctx context.Context, after uint64, most int) ([]dblog.Row, err
 }
 
 // End is the number and the hash of the last row.
-func (d *DB) End(ctx context.Context) (uint64, dblog.Hash, error) {
+func (d *DB) End(ctx context.Context) (uint64, dblog.Hash, time.Time, error) {
 	last, err := ask(d, ctx, "End", d.last)
-	return last.Seq, last.Hash, err
+	return last.Seq, last.Hash, time.Now(), err
 }
 
 // Cut deletes rows before the newest snapshot.
