@@ -100,7 +100,6 @@ type Topic string
 const (
 	TopicCancel  Topic = "cancel"  // to one worker: end these attempts (Stops)
 	TopicChanged Topic = "changed" // definitions or settings changed (Changes): reload before use
-	TopicCommit  Topic = "commit"  // a process other than the leader committed: read again
 	TopicLog     Topic = "log"     // log lines (metastore.LogLine)
 	TopicLive    Topic = "live"    // rows changed: dashboards refetch (Changes)
 	TopicNode    Topic = "node"    // among control planes: this one lives (NodeHeartbeat)
@@ -110,7 +109,6 @@ const (
 var topics = map[Topic]struct{ send, receive []Role }{
 	TopicCancel:  {nil, []Role{Worker, Client}},
 	TopicChanged: {nil, []Role{Worker, Client}},
-	TopicCommit:  {nil, nil},
 	TopicLog:     {[]Role{Worker}, nil},
 	TopicLive:    {nil, []Role{Worker, Client}},
 	TopicNode:    {nil, nil},

@@ -46,13 +46,11 @@ type Config struct {
 	Serve func(ctx context.Context, term uint64, store metastore.Store) error
 	// Kept limits a worker to its own app, as in busstore.Config. Default: all of its tenant.
 	Kept bool
-	// WatchCommits calls fn when other processes have committed to the store, at most a moment later, and once at the
-	// beginning, until ctx ends: for a store that several processes write to. Default: no other process does.
-	WatchCommits func(ctx context.Context, fn func()) error
 	// Membership has this process fire a share of the jobs, whether it leads or not, together with the others that
-	// write to the same store and have the same Membership. The leader learns from WatchCommits what it fires. nil: the
-	// leader fires all.
+	// have the same rows and the same Membership. nil: the leader fires all.
 	Membership metastore.Membership
+	// Leader applies the fires of a member at the leader, whichever process that is. Default: Store.
+	Leader metastore.Applier
 	// Retain is called regularly to purge finished runs, as their jobs define; nil: nothing is purged.
 	Retain metastore.Retainer
 	// RetainBytes is how much finished runs and log lines may take on disk: beyond, the oldest are purged. Default 8 GiB; below 0:
@@ -148,6 +146,9 @@ func New(c Config) (*ControlPlane, error) {
 	c = c.withDefaults()
 	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
+	if cp.cfg.Leader == nil {
+		cp.cfg.Leader = cp.store
+	}
 	cp.catalog.now = c.Clock.Now
 	cp.catalog.init()
 	cp.board.init(c.Lease)

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/timetable"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/jobs/schedule"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Limits of one pass: jobs in a commit, due times that become runs and due times that are looked at, for one job. The
@@ -107,13 +108,13 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 		}
 	}
 	if sabotage.Off(sabotage.Cursor) {
-		cp.store.Apply(ctx, batch)
+		cp.applyFires(ctx, batch)
 	}
 	latest := make([]*kernel.Definition, len(due))
 	refused := make([]bool, len(due))
 	pause, stale := false, false
 	var failed error
-	for i, r := range cp.store.Apply(ctx, batch) {
+	for i, r := range cp.applyFires(ctx, batch) {
 		switch e := due[owner[i]]; {
 		case r.Err == nil:
 			latest[owner[i]] = r.Definition()
@@ -161,6 +162,9 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 		s, err := cp.cfg.Store.State(ctx)
 		if cp.cfg.Membership != nil && err == nil {
 			cp.share.under(s.Term) // any leader accepts our share
+			if leads, _ := cp.Leading(); leads == 0 {
+				return wait(ctx, memberLook/2) // the rows here may be a moment old
+			}
 		} else {
 			pause = pause || err != nil || s.Term != term
 		}
@@ -169,6 +173,17 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 		return wait(ctx, 200*time.Millisecond)
 	}
 	return ctx.Err()
+}
+
+// applyFires applies fires at the leader: a member may be another process.
+func (cp *ControlPlane) applyFires(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if cp.cfg.Membership == nil {
+		return cp.store.Apply(ctx, batch)
+	}
+	// While no process leads, the due times are decided again rather than sent for as long as that takes.
+	ctx, cancel := context.WithTimeout(ctx, memberLease)
+	defer cancel()
+	return cp.cfg.Leader.Apply(ctx, batch)
 }
 
 // decide decides the due times of a job up to now: the rules of misfire, pause and debug mode.

@@ -102,9 +102,6 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.expire(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.stepDown(ctx, term) })
-	if cp.cfg.WatchCommits != nil {
-		add(&g, ctx, cp.followOthers)
-	}
 	return g.Run()
 }
 

@@ -15,10 +15,11 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Where several processes write to one store, each may fire a share of the jobs (Config.Membership), whether it leads
+// Where several processes have the same rows, each may fire a share of the jobs (Config.Membership), whether it leads
 // or not. A job is fired by the member with the highest hash of its name and the job's; each computes that itself, from
 // the list of members. For a moment two may claim a job, or none, which does no harm: a fire names what it was decided
-// by, and the second one is refused because the cursor has moved. The leader fires overdue jobs of any member.
+// by, and the second one is refused because the cursor has moved. Members send what they fire to the leader, which fires
+// overdue jobs of any of them.
 
 const (
 	memberLease  = 4 * time.Second        // how long a silent member counts, as for a leader

@@ -23,13 +23,13 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
-// sharedFixture is a cluster in which several processes fire a share of the jobs each. They have the store and its crew
-// in common and nothing else: each has a bus of its own, and learns of the others from the store.
+// sharedFixture is a cluster in which several processes fire a share of the jobs each. They have the store and its
+// members in common, and each has a bus of its own.
 type sharedFixture struct {
 	*fixture
 	members *memstore.Membership
 	leads   chan struct{} // has one token: who holds it leads
-	changed chan struct{} // to the leader: another process has committed
+	mu      sync.Mutex
 	ringers map[string]*ringer
 }
 
@@ -44,7 +44,7 @@ func newBelfry(t *testing.T) *sharedFixture {
 	t.Helper()
 	h := newFixture(t)
 	h.stop() // it fires all by itself
-	return &sharedFixture{fixture: h, members: new(memstore.Membership), leads: make(chan struct{}, 1), changed: make(chan struct{}, 1), ringers: map[string]*ringer{}}
+	return &sharedFixture{fixture: h, members: new(memstore.Membership), leads: make(chan struct{}, 1), ringers: map[string]*ringer{}}
 }
 
 // rope is the way from a process to the store: it may break for good, as when the process is killed, or hang until it
@@ -53,7 +53,6 @@ type rope struct {
 	metastore.Full
 	*memstore.Membership
 	fixture *sharedFixture
-	me      *ringer
 
 	dead, deaf atomic.Bool
 	wasted     atomic.Int64 // fires of what was fired before
@@ -99,13 +98,33 @@ func (r *rope) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.R
 			r.wasted.Add(1)
 		}
 	}
-	if term, _ := r.me.Leading(); term == 0 {
-		select {
-		case r.fixture.changed <- struct{}{}:
-		default:
+	return results
+}
+
+// toLeader is the way from a process to the leader.
+type toLeader struct{ *rope }
+
+func (l toLeader) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if err := l.pull(ctx); err != nil {
+		return metastore.Refused(batch, err)
+	}
+	leader := l.fixture.leader()
+	if leader == nil {
+		return metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "no process leads"))
+	}
+	return leader.Store().Apply(ctx, batch)
+}
+
+// leader is the process that leads, or nil.
+func (b *sharedFixture) leader() *ringer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, g := range b.ringers {
+		if term, _ := g.Leading(); term > 0 {
+			return g
 		}
 	}
-	return results
+	return nil
 }
 
 func (r *rope) State(ctx context.Context) (kernel.StoreRow, error) {
@@ -162,15 +181,14 @@ func (e byToken) Lead(ctx context.Context, lead func(context.Context, uint64) er
 func (b *sharedFixture) begin(name string) *ringer {
 	b.t.Helper()
 	g := &ringer{}
-	g.rope = &rope{Full: b.full, Membership: b.members, fixture: b, me: g}
+	g.rope = &rope{Full: b.full, Membership: b.members, fixture: b}
 	hub := membus.New()
 	if len(b.ringers) == 0 {
 		hub = b.hub // workers are at the first one
 	}
-	cp, err := controlplane.New(controlplane.Config{Node: name, Store: g.rope, Membership: g.rope, Clock: b.clock, Elector: byToken{b},
-		Bus:          hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: name}),
-		WatchCommits: func(ctx context.Context, fn func()) error { return relay(ctx, b.changed, fn) },
-		Logger:       slog.New(slog.NewTextHandler(io.MultiWriter(&b.logged, b.t.Output()), nil)).With("at", name)})
+	cp, err := controlplane.New(controlplane.Config{Node: name, Store: g.rope, Membership: g.rope, Leader: toLeader{g.rope}, Clock: b.clock, Elector: byToken{b},
+		Bus:    hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: name}),
+		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(&b.logged, b.t.Output()), nil)).With("at", name)})
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -178,7 +196,9 @@ func (b *sharedFixture) begin(name string) *ringer {
 	if len(b.ringers) == 0 {
 		b.cp, b.store = cp, cp.Store()
 	}
+	b.mu.Lock()
 	b.ringers[name] = g
+	b.mu.Unlock()
 	g.stop = b.spawn(func(ctx context.Context) error {
 		err := cp.Run(ctx)
 		if errors.Is(err, errRope) {
@@ -195,12 +215,16 @@ func (b *sharedFixture) kill(name string) {
 	g := b.ringers[name]
 	g.rope.dead.Store(true)
 	g.stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	delete(b.ringers, name)
 }
 
 // leave stops a process in order.
 func (b *sharedFixture) leave(name string) {
 	b.ringers[name].stop()
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	delete(b.ringers, name)
 }
 

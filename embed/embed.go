@@ -230,7 +230,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	if err != nil {
 		return nil, err
 	}
-	plane := controlplane.Config{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version, NATS: cfg.NATS, Kept: cfg.Kept, Store: rows.store, Clock: rows.clock, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Retain: rows.retain, RetainBytes: cfg.RetainBytes, KeepCounts: cfg.KeepCounts, Copy: rows.copies != nil, WatchCommits: rows.beside, Membership: rows.members}
+	plane := controlplane.Config{Node: cfg.Node, Address: cfg.Address, Version: cfg.Version, NATS: cfg.NATS, Kept: cfg.Kept, Store: rows.store, Clock: rows.clock, Bus: node, Elector: rows.elector, Logs: rows.logs, Logger: cfg.Logger, Retain: rows.retain, RetainBytes: cfg.RetainBytes, KeepCounts: cfg.KeepCounts, Copy: rows.cluster != nil, Membership: rows.members, Leader: atLeader{s}}
 	if cfg.Cluster != nil {
 		plane.Route = cfg.Cluster.Route
 	}
@@ -253,7 +253,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return nil, err
 	}
 	s.live = &live{plane: s.plane, calls: heeding, road: way}
-	s.store = newLed(s.plane, quota, busstore.New(heeding, as), rows.copies, rows.shared, way)
+	s.store = newLed(s.plane, quota, busstore.New(heeding, as), rows.copies, way)
 	s.client = client.New(s.store, node, client.Config{})
 	s.close = append(s.close, s.client.Close)
 	s.httpWorkers = newHTTPWorkers(cfg, func(context.Context) error {
@@ -264,8 +264,8 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	})
 	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
 	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check}
-	if shared && (rows.shared || cfg.Cluster != nil) {
-		s.cluster = &cluster{store: rows.copies, live: s.live, calls: heeding}
+	if shared && (cfg.Database != "" || cfg.Cluster != nil) {
+		s.cluster = &cluster{store: rows.cluster, live: s.live, calls: heeding}
 		if cfg.Cluster != nil {
 			s.cluster.invite = cfg.Cluster.Invite
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
-	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 )
 
 // led is the store for the pages, the API and the clients of a process that may not lead. Commands go to the leader,
@@ -19,18 +18,26 @@ type led struct {
 	metastore.Reader
 	plane  *controlplane.ControlPlane
 	here   metastore.Store
-	there  metastore.Store  // over the bus
-	copies *raftstore.Store // nil = there is no copy of the rows here
-	road   *road            // nil = the bus is not found through a database
+	there  metastore.Store // over the bus
+	copies copies          // nil = there is no copy of the rows here
+	road   *road           // nil = the bus is not found through a database
 }
 
-// newLed makes the store of a process. Rows in a shared database are read there; copies are read at the leader, because
-// this node's copy may be stale.
-func newLed(plane *controlplane.ControlPlane, quota *metastore.Quota, there metastore.Store, copies *raftstore.Store, shared bool, way *road) *led {
+// copies is a store of which every process has all rows, which may be a moment old.
+type copies interface {
+	// Linearizable returns when reads here include all that any process acknowledged before the call. A store may
+	// refuse that to processes that do not lead: jobs.Unavailable.
+	Linearizable(ctx context.Context) error
+	Age() time.Duration // how old the rows here may be
+	Whole() bool        // they have been complete since this process began
+	HasLeader() bool    // this process knows of a leader
+	Alone() bool        // no other process can have acknowledged anything
+}
+
+// newLed makes the store of a process.
+func newLed(plane *controlplane.ControlPlane, quota *metastore.Quota, there metastore.Store, copies copies, way *road) *led {
 	l := &led{plane: plane, here: quota.Bound(plane.Store()), there: there, copies: copies, road: way}
-	if l.Reader = (elsewhere{l}); shared {
-		l.Reader = l.here
-	}
+	l.Reader = elsewhere{l}
 	return l
 }
 
@@ -80,6 +87,13 @@ func (l leaders) Apply(ctx context.Context, batch []kernel.Envelope) []metastore
 	return l.led.Apply(ctx, batch)
 }
 
+// atLeader applies commands at the leader, once the scheduler is open.
+type atLeader struct{ *Scheduler }
+
+func (a atLeader) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	return a.store.Apply(ctx, batch)
+}
+
 // again reports whether another node may have a result.
 func again(err error) bool {
 	if err == nil {
@@ -118,8 +132,9 @@ func (l *led) ready(ctx context.Context) error {
 	return nil
 }
 
-// elsewhere reads at the leader, which verifies that it still leads. While there is no leader, or it does not answer,
-// elsewhere reads this node's copy and notes its age (metastore.AgeOf): stale pages are better than none.
+// elsewhere reads this node's copy if that is known to be current, and else at the leader, which verifies that it still
+// leads. While there is no leader, or it does not answer, elsewhere reads the copy and notes its age (metastore.AgeOf):
+// stale pages are better than none.
 type elsewhere struct{ *led }
 
 // readPatience is the timeout of a read at the leader, after which the copy is read.
@@ -141,7 +156,7 @@ func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, met
 	switch {
 	case metastore.CopyWillDo(ctx) && e.copies != nil && e.copies.Whole():
 		return ask(ctx, e.here)
-	case leader.Here && e.current(ctx) == nil, e.copies == nil && (leader.Here || leader.Term == 0):
+	case e.copies != nil && e.current(ctx) == nil, e.copies == nil && (leader.Here || leader.Term == 0):
 		return ask(ctx, e.here)
 	case leader.Term > 0 && !leader.Here && (e.copies == nil || e.copies.HasLeader()):
 		asking, cancel := context.WithTimeout(ctx, readPatience)
@@ -222,21 +237,4 @@ func (e elsewhere) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel
 
 func (e elsewhere) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Audit, error) { return r.Audits(ctx, q) })
-}
-
-// listening opens a process's bus to other processes while it leads.
-type listening struct {
-	controlplane.Elector
-	open func() (shut func(), err error)
-}
-
-func (d listening) Lead(ctx context.Context, lead func(context.Context, uint64) error) error {
-	return d.Elector.Lead(ctx, func(ctx context.Context, term uint64) error {
-		shut, err := d.open()
-		if err != nil {
-			return err
-		}
-		defer shut()
-		return lead(ctx, term)
-	})
 }

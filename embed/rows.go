@@ -24,16 +24,14 @@ type rows struct {
 	retain  metastore.Retainer   // nil = no retention
 	failed  <-chan error         // nil = it cannot fail
 	where   string               // for the pages
-	shared  bool                 // other processes write the same rows, so reads here are current
+	copies  copies               // nil = no other process has them
 
-	copies *raftstore.Store // nil = no copies on other nodes
+	cluster *raftstore.Store // nil = the store knows of no nodes
 
 	backup func(ctx context.Context, to io.Writer) error // nil = nothing to back up
 
 	// deliver applies commands that programs wrote into the same database, until ctx ends; nil = there are none.
 	deliver func(ctx context.Context, to metastore.Applier) error
-	// beside calls fn after commits of other processes; nil = there are none.
-	beside func(ctx context.Context, fn func()) error
 	// members lists the nodes that each fire a share of the jobs; nil = the leader fires all.
 	members metastore.Membership
 }
@@ -78,31 +76,24 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 		return rows{}, err
 	}
 	s.close = append(s.close, store.Close)
-	return rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, failed: store.Err(), where: "on disk, in " + cfg.Dir, copies: store,
+	return rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, failed: store.Err(), where: "on disk, in " + cfg.Dir, copies: store, cluster: store,
 		backup: func(ctx context.Context, to io.Writer) error { return writeBackup(ctx, to, cfg, store) }}, nil
 }
 
 // openDatabase opens a store in PostgreSQL or MariaDB, whose clock stamps commits.
 func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metastore.Clock) (rows, error) {
-	conf := sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger}
-	if cfg.Triggering == Distributed {
-		conf.LookEvery = watchCommits
-	}
-	store, err := sqlstore.Open(ctx, conf)
+	store, err := sqlstore.Open(ctx, sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger})
 	if err != nil {
 		return rows{}, err
 	}
 	s.database, s.close = store, append(s.close, store.Close)
-	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, where: store.Where(), shared: true, deliver: store.Deliver, beside: store.WatchCommits,
+	r := rows{store: store, clock: clock, logs: store.Logs(), elector: store, retain: store, failed: store.Err(), where: store.Where(), copies: store, deliver: store.Deliver,
 		backup: func(context.Context, io.Writer) error { return kernel.Refuse(jobs.Conflict, "%s", store.HowToBackUp()) }}
 	if cfg.Triggering == Distributed {
 		r.members = store
 	}
 	return r, nil
 }
-
-// lookBeside is how often the leader polls for runs that other nodes fired, if the database sends no notifications.
-const watchCommits = 50 * time.Millisecond
 
 // oldest is the maximum age of a copy in a backup from a node that does not lead.
 const oldest = 10 * time.Second

@@ -2,9 +2,12 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -75,7 +78,7 @@ func newBody(t *testing.T, clock *storetest.Clock, turn int) body {
 			if err != nil {
 				return nil, nil, err
 			}
-			return s, s.Close, nil
+			return s, leading(t, s), nil
 		},
 		read: func(ctx context.Context) (*place, error) {
 			f, err := sqlstore.Freeze(ctx, c)
@@ -85,6 +88,30 @@ func newBody(t *testing.T, clock *storetest.Clock, turn int) body {
 			return sqlstore.Fill(ctx, c, from, check)
 		},
 	}
+}
+
+// leading has a store lead, until it is closed.
+func leading(t *testing.T, s *sqlstore.Store) (closeStore func() error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	leads, ended := make(chan struct{}), make(chan error, 1)
+	began := sync.OnceFunc(func() { close(leads) })
+	go func() {
+		ended <- s.Lead(ctx, func(ctx context.Context, _ uint64) error {
+			began()
+			<-ctx.Done()
+			return nil
+		})
+	}()
+	select {
+	case <-leads:
+	case <-time.After(time.Minute):
+		t.Fatal("it does not lead")
+	}
+	return sync.OnceValue(func() error {
+		stop()
+		return errors.Join(<-ended, s.Close())
+	})
 }
 
 // moving opens a store, and moves it when it should crash. It does not raise the term, which the stories check.

@@ -3,6 +3,8 @@
 package processtest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"path/filepath"
@@ -45,6 +47,29 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 					"server", "--node", name, "--data", filepath.Join(dir, name), "--http", n.http, "--nats-addr", n.nats)
 				nodes[name] = n
 			}
+			store, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: url, Node: "test"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = store.Close() })
+			batch := make([]kernel.Envelope, shareJobs)
+			for i := range batch {
+				batch[i] = kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:test", Command: kernel.Register{App: "bells", Worker: "w", Start: true,
+					Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("bell-%03d", i)), Kind: kernel.Recurring,
+						Code: kernel.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0), Misfire: new(jobs.MisfireAll), Timeout: new(time.Hour)}}}}
+			}
+			// Only a leader commits: this one leads before there are others.
+			done := errors.New("the jobs are there")
+			if err := store.Lead(t.Context(), func(ctx context.Context, _ uint64) error {
+				for _, r := range store.Apply(ctx, batch) {
+					if r.Err != nil {
+						return r.Err
+					}
+				}
+				return done
+			}); !errors.Is(err, done) {
+				t.Fatal(err)
+			}
 			for i := range 3 {
 				begin(fmt.Sprint("n", i+1))
 			}
@@ -75,22 +100,6 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 					}
 					return true
 				})
-			}
-			store, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: url, Node: "test"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = store.Close() })
-			batch := make([]kernel.Envelope, shareJobs)
-			for i := range batch {
-				batch[i] = kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:test", Command: kernel.Register{App: "bells", Worker: "w", Start: true,
-					Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("bell-%03d", i)), Kind: kernel.Recurring,
-						Code: kernel.Settings{Schedule: new("* * * * * *"), MaxConcurrency: new(0), Misfire: new(jobs.MisfireAll), Timeout: new(time.Hour)}}}}
-			}
-			for _, r := range store.Apply(t.Context(), batch) {
-				if r.Err != nil {
-					t.Fatal(r.Err)
-				}
 			}
 			agree(3)
 			for name, n := range nodes {
@@ -141,6 +150,9 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 				n.process.stop(t, syscall.SIGTERM)
 			}
 
+			if err := store.Linearizable(t.Context()); err != nil {
+				t.Fatal(err)
+			}
 			by := map[string]int{}
 			due := map[jobs.Key]map[time.Time]int{}
 			for q := (metastore.RunQuery{Tenant: jobs.DefaultTenant, Limit: metastore.MaxPage}); ; {

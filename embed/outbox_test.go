@@ -7,15 +7,14 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
-// A program enqueues runs through the database: in a transaction of its own, and by applying commands to the store.
-// They start without a message to the leader over the bus; the test logs the delay after the commit.
+// A program enqueues runs in a transaction of its own. They start without a message to the leader over the bus; the test
+// logs the delay after the commit.
 func TestRunsAskedForInTheDatabase(t *testing.T) {
 	tests.Long(t)
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
@@ -72,13 +71,6 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 					return err
 				}
 				return tx.Commit()
-			})
-			start("beside the leader", func() error {
-				request, err := ringJob.Request(ring{})
-				if err != nil {
-					return err
-				}
-				return store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:shop", Command: kernel.CreateOf(request)}})[0].Err
 			})
 		})
 	}
