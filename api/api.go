@@ -114,6 +114,7 @@ func New(c Config) *API {
 	a.routeSystem()
 	a.routeTokens()
 	a.routeCalendars()
+	a.routeOutbox()
 	a.routeForecast()
 	a.routeCluster()
 	a.routeEvents()

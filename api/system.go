@@ -95,11 +95,11 @@ type Share struct {
 
 // Attention is a problem that needs attention.
 type Attention struct {
-	Kind  string     `json:"kind" enum:"clock,no_worker,stuck,failing,gave_up,lost,endless,missed,trouble,paused"`
-	Text  string     `json:"text" doc:"One sentence that names the job, run or worker."`
+	Kind  string     `json:"kind" enum:"clock,no_worker,stuck,failing,gave_up,lost,outbox,endless,missed,trouble,paused"`
+	Text  string     `json:"text" doc:"One sentence that names the job, run or worker, if there is one."`
 	Job   jobs.Key   `json:"job,omitempty"`
 	Run   string     `json:"run,omitempty" format:"uuid"`
-	N     int        `json:"n" doc:"Number of runs, due times or jobs concerned."`
+	N     int        `json:"n" doc:"Number of runs, requests, due times or jobs concerned."`
 	Since *time.Time `json:"since,omitempty"`
 }
 

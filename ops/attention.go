@@ -17,10 +17,10 @@ import (
 // Attention is a problem that needs a person's attention.
 type Attention struct {
 	Kind  AttentionKind
-	Text  string   // one sentence that names the job, run or worker
+	Text  string   // one sentence that names the job, run or worker, if there is one
 	Job   jobs.Key // "" = none in particular
 	Run   jobs.ID  // zero = none in particular
-	N     int      // number of runs, due times or jobs concerned
+	N     int      // number of runs, requests, due times or jobs concerned
 	Since time.Time
 }
 
@@ -29,19 +29,20 @@ type AttentionKind string
 
 // The kinds, most urgent first.
 const (
-	Clock    AttentionKind = "clock"     // the leader's clock was set, and is not followed yet
-	NoWorker AttentionKind = "no_worker" // runs are ready, and no worker runs them
-	Stuck    AttentionKind = "stuck"     // a handler was asked to stop and has not returned
-	Failing  AttentionKind = "failing"   // the last runs of a job failed for good, or one fails again and again
-	GaveUp   AttentionKind = "gave_up"   // a job has paused itself because its runs failed
-	Lost     AttentionKind = "lost"      // runs ended because their worker was lost
-	Endless  AttentionKind = "endless"   // a run has been processing for a day, without a timeout
-	Unfired  AttentionKind = "missed"    // due times passed that the scheduler did not fire
-	Trouble  AttentionKind = "trouble"   // a schedule is invalid
-	Paused   AttentionKind = "paused"    // a job has been paused for a day, without an end
+	Clock       AttentionKind = "clock"     // the leader's clock was set, and is not followed yet
+	NoWorker    AttentionKind = "no_worker" // runs are ready, and no worker runs them
+	Stuck       AttentionKind = "stuck"     // a handler was asked to stop and has not returned
+	Failing     AttentionKind = "failing"   // the last runs of a job failed for good, or one fails again and again
+	GaveUp      AttentionKind = "gave_up"   // a job has paused itself because its runs failed
+	Lost        AttentionKind = "lost"      // runs ended because their worker was lost
+	Undelivered AttentionKind = "outbox"    // requests from transactions were refused after the commit
+	Endless     AttentionKind = "endless"   // a run has been processing for a day, without a timeout
+	Unfired     AttentionKind = "missed"    // due times passed that the scheduler did not fire
+	Trouble     AttentionKind = "trouble"   // a schedule is invalid
+	Paused      AttentionKind = "paused"    // a job has been paused for a day, without an end
 )
 
-var urgency = []AttentionKind{Clock, NoWorker, Stuck, Failing, GaveUp, Lost, Endless, Unfired, Trouble, Paused}
+var urgency = []AttentionKind{Clock, NoWorker, Stuck, Failing, GaveUp, Lost, Undelivered, Endless, Unfired, Trouble, Paused}
 
 const (
 	maxAttention = 20
@@ -61,6 +62,7 @@ func (o *Ops) attention(ctx context.Context, who Who, g *kernel.Global, live map
 	l.workers(g, live)
 	l.runs()
 	l.jobs()
+	l.refused()
 	slices.SortStableFunc(l.found, func(a, b Attention) int {
 		return cmp.Or(slices.Index(urgency, a.Kind)-slices.Index(urgency, b.Kind), b.Since.Compare(a.Since))
 	})

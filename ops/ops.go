@@ -18,6 +18,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/argschema"
@@ -39,6 +40,8 @@ type Config struct {
 	HTTPWorkers HTTPWorkers
 	// Cluster is the cluster of this node; nil means that there is none.
 	Cluster Cluster
+	// Outbox has the requests from programs' transactions; nil means that the store takes none.
+	Outbox metastore.Outbox
 	// Backup writes all that the store holds; nil refuses backups.
 	Backup func(ctx context.Context, to io.Writer) error
 	// Purging returns the state of retention; nil means that it is not known.
@@ -49,6 +52,8 @@ type Config struct {
 	// CheckHTTP validates the HTTP requests of a job. It returns the place of an error (such as request[1].url, "" =
 	// all of it) and the error; nil means that they are not checked before they run.
 	CheckHTTP func(app string, http []byte) (place string, err error)
+	// Logger gets the changes that the audit does not have; nil means discard.
+	Logger *slog.Logger
 	// Now is the clock for due times on pages; nil means time.Now.
 	Now func() time.Time
 	// ForecastWork is how long a call may work on a forecast, or wait for one; default 2 s.
@@ -64,6 +69,8 @@ type Ops struct {
 	live         Live
 	httpWorkers  HTTPWorkers
 	cluster      Cluster
+	outbox       metastore.Outbox
+	log          *slog.Logger
 	backup       func(context.Context, io.Writer) error
 	cleaning     func() Purging
 	args         argschema.Cache
@@ -76,7 +83,7 @@ type Ops struct {
 
 // New returns the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now}
+	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}
@@ -85,6 +92,9 @@ func New(c Config) *Ops {
 	}
 	if o.httpWorkers == nil {
 		o.httpWorkers = noHTTPWorkers{}
+	}
+	if o.log == nil {
+		o.log = slog.New(slog.DiscardHandler)
 	}
 	if o.now == nil {
 		o.now = time.Now

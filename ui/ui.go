@@ -173,6 +173,8 @@ func New(c Config) *UI {
 		{"GET /calendars/{name}", ops.Viewer, u.calendar},
 		{"POST /calendars/{name}", ops.Admin, u.setCalendar},
 		{"POST /calendars/{name}/delete", ops.Admin, u.dropCalendar},
+		{"GET /outbox", ops.Viewer, u.outbox},
+		{"POST /outbox", ops.Operator, u.changeRefused},
 		{"GET /cluster", ops.Viewer, u.cluster},
 		{"POST /cluster/transfer", ops.Admin, u.transfer},
 		{"GET /settings", ops.Viewer, u.settings},

@@ -59,7 +59,7 @@ func TestHostileText(t *testing.T) {
 	b.expect("422")
 	q := url.QueryEscape(hostile)
 	for _, path := range []string{"/", "/jobs", "/jobs/shop.hostile", "/jobs/shop.tick", "/jobs/shop.hostile/run", "/jobs/shop.hostile/edit", "/jobs/shop.hostile/pause", "/jobs/shop.hostile/delete", "/runs", "/runs/" + bad.ID.String(), "/runs/" + good.ID.String(), "/runs/" + busy.ID.String(),
-		"/runs/" + cancelled.ID.String(), "/jobs/shop.tick/versions", "/jobs/shop.tick/backfill?from=" + q + "&to=" + q + "&reason=" + q, "/calendars", "/calendars/holidays", "/forecast?at=" + q, "/stats?job=shop.hostile", "/stats?app=" + q, "/runs?arg=" + q, "/cluster", "/new",
+		"/runs/" + cancelled.ID.String(), "/jobs/shop.tick/versions", "/jobs/shop.tick/backfill?from=" + q + "&to=" + q + "&reason=" + q, "/calendars", "/calendars/holidays", "/outbox", "/forecast?at=" + q, "/stats?job=shop.hostile", "/stats?app=" + q, "/runs?arg=" + q, "/cluster", "/new",
 		"/workers", "/settings", "/access", "/audit", "/jobs?q=" + q, "/jobs?tag=" + q, "/search?q=" + q, "/runs?job=" + q + "&worker=" + q + "&from=" + q,
 		"/runs/" + bad.ID.String() + "?find=" + q, "/runs?bulk=cancel&n=1&no=2&why=" + q, "/audit?target=" + q + "&actor=" + q, "/?did=" + q, "/" + url.PathEscape(hostile), "/jobs/" + url.PathEscape(hostile)} {
 		b.open(path)

@@ -25,6 +25,8 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
 // browser is the one that all tests share; each test has tabs of its own in it.
@@ -69,7 +71,7 @@ func withBrowser(m *testing.M) int {
 		fmt.Printf("chromium does not start: %v\n%s", err, said.String())
 		return 1
 	}
-	return m.Run()
+	return sqltest.Main(m)
 }
 
 // tab is one page of the browser with a watch on it. What a page must never do fails the test when it ends.
