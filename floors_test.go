@@ -43,6 +43,7 @@ var floors = []struct {
 	{1, "webhook", nil},
 	{1, "httpspec", nil},
 	{1, "execspec", nil},
+	{1, "outbox", nil},
 
 	{2, "metastore/memstore", nil},
 	{2, "metastore/replica", []string{"metastore/memstore"}},

@@ -20,7 +20,7 @@ import (
 var update = flag.Bool("update", false, "write testdata/api.txt")
 
 // public are the packages that other programs import. All others are internal, or say that they are not promised.
-var public = []string{".", "jobs", "jobs/schedule", "jobs/quartztrigger", "worker", "worker/workertest", "client", "embed"}
+var public = []string{".", "jobs", "jobs/schedule", "jobs/quartztrigger", "worker", "worker/workertest", "client", "embed", "outbox"}
 
 // mostNames is how many names package jobs may show: functions, types, methods, constants and variables.
 const mostNames = 150

@@ -165,7 +165,7 @@ type Scheduler struct {
 	close       []func() error       // in the order of opening
 	elector     controlplane.Elector // nil = it always leads
 	failed      <-chan error         // of the store, which is then unusable
-	deliver     func(context.Context, metastore.Applier) error
+	deliver     func(context.Context, func() bool, metastore.Applier) error
 
 	stopping atomic.Bool
 	cancel   context.CancelFunc // set by Start
@@ -263,7 +263,10 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return way.reaches()
 	})
 	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
-	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check}
+	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Logger: cfg.Logger}
+	if s.database != nil {
+		conf.Outbox = s.database
+	}
 	if shared && (cfg.Database != "" || cfg.Cluster != nil) {
 		s.cluster = &cluster{store: rows.cluster, live: s.live, calls: heeding}
 		if cfg.Cluster != nil {

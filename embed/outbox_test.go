@@ -9,7 +9,6 @@ import (
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 )
 
@@ -33,11 +32,6 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			store, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: url, Node: "shop"})
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer store.Close()
 			db := kind.Open(t, url)
 			start := func(what string, ask func() error) {
 				t.Helper()
@@ -65,7 +59,7 @@ func TestRunsAskedForInTheDatabase(t *testing.T) {
 				defer func() { _ = tx.Rollback() }() // does nothing after a commit
 				request, err := ringJob.Request(ring{})
 				if err == nil {
-					err = store.EnqueueTx(t.Context(), tx, jobs.DefaultTenant, "client:shop", request)
+					err = s.EnqueueTx(t.Context(), tx, request)
 				}
 				if err != nil {
 					return err

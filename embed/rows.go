@@ -31,7 +31,7 @@ type rows struct {
 	backup func(ctx context.Context, to io.Writer) error // nil = nothing to back up
 
 	// deliver applies commands that programs wrote into the same database, until ctx ends; nil = there are none.
-	deliver func(ctx context.Context, to metastore.Applier) error
+	deliver func(ctx context.Context, leads func() bool, to metastore.Applier) error
 	// members lists the nodes that each fire a share of the jobs; nil = the leader fires all.
 	members metastore.Membership
 }
@@ -82,7 +82,7 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 
 // openDatabase opens a store in PostgreSQL or MariaDB, whose clock stamps commits.
 func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metastore.Clock) (rows, error) {
-	store, err := sqlstore.Open(ctx, sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger})
+	store, err := sqlstore.Open(ctx, sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger, Copy: cfg.Triggering == Distributed})
 	if err != nil {
 		return rows{}, err
 	}

@@ -68,7 +68,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	if s.deliver != nil {
 		delivering, stopDelivery := context.WithCancel(context.WithoutCancel(ctx))
-		g.Add(func() error { return s.deliver(delivering, leaders{s.store}) }, func(error) { stopDelivery() })
+		g.Add(func() error { return s.deliver(delivering, s.store.leads, leaders{s.store}) }, func(error) { stopDelivery() })
 	}
 	err := g.Run()
 	for _, failure := range failures {

@@ -1,12 +1,18 @@
 package embed_test
 
 import (
+	"bytes"
 	"errors"
+	"log/slog"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // A run that is enqueued in a transaction exists if that commits, and only then.
@@ -67,5 +73,42 @@ func TestEnqueueInATransaction(t *testing.T) {
 	}
 	if err := s.Stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A request that is refused after its transaction has committed is stored with the reason, and retried or discarded
+// by a person.
+func TestRefusedRequests(t *testing.T) {
+	url := sqltest.Postgres.New(t)
+	var log bytes.Buffer
+	s, err := embed.Start(t.Context(), embed.Config{Database: url, Logger: slog.New(slog.NewTextHandler(&log, nil))}, greet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:client", Command: kernel.Create{ID: jobs.NewID(time.Now()), Key: "gone"}}
+	if _, err := sqltest.Postgres.Open(t, url).Exec("INSERT INTO carillon_outbox (envelope) VALUES ($1)", kernel.AppendEnvelopes(nil, []kernel.Envelope{e})); err != nil {
+		t.Fatal(err)
+	}
+	ann := ops.Who{Actor: "person:ann", Reason: "clearing up"}
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		list, err := s.Ops().RefusedRequests(t.Context(), ann, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list) == 1 && list[0].Key == "gone" && strings.Contains(list[0].Reason, `no job "gone"`) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("refused: %+v", list)
+		}
+	}
+	if n, err := s.Ops().DiscardRefused(t.Context(), ann, []int64{1}); err != nil || n != 1 {
+		t.Errorf("discarded: %d, %v", n, err)
+	}
+	if err := s.Stop(); err != nil {
+		t.Error(err)
+	}
+	if want := `msg="refused requests from transactions are changed" does=discard tenant=default actor=person:ann reason="clearing up" count=1 row=[1]`; !strings.Contains(log.String(), want) {
+		t.Errorf("the log lacks %q: %s", want, &log)
 	}
 }

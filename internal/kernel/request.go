@@ -8,6 +8,19 @@ func CreateOf(r jobs.Request) Create {
 		Idempotency: r.Idempotency, Origin: FromCode, Priority: r.Priority, Retries: r.Retries, Timeout: r.Timeout, StartWithin: r.StartWithin, Pin: r.Worker}
 }
 
+// CheckOutboxed returns why an envelope may not be in an outbox, or nil: a program that can write to that may request
+// runs, and nothing else.
+func (e *Envelope) CheckOutboxed() error {
+	k, ok := e.Command.(Create)
+	switch {
+	case !ok:
+		return Refuse(jobs.Forbidden, "the outbox takes requests for runs only, not %s", e.Command.Verb())
+	case SystemKey(k.Key):
+		return Refuse(jobs.Forbidden, "only the scheduler starts runs of %s", k.Key)
+	}
+	return nil
+}
+
 // View returns a run as programs see it.
 func (run *Run) View() jobs.Run {
 	v := jobs.Run{ID: run.ID, Job: run.Key, State: run.State, Cause: string(run.Cause), Actor: run.Actor, Due: run.Due, Created: run.Created, Started: run.Started,

@@ -146,7 +146,7 @@ func (s *Store) alone(ctx context.Context, tx *sql.Tx) error {
 	if members > 0 {
 		return kernel.Refuse(jobs.Conflict, "%d nodes fire here, or did so until a moment ago: stop them, and try again in %v", members, dblog.DefaultLease)
 	}
-	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_outbox WHERE refused IS NULL").Scan(&requests); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_outbox WHERE refused_at IS NULL").Scan(&requests); err != nil {
 		return err
 	}
 	if requests > 0 {

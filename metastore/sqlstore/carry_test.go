@@ -125,6 +125,7 @@ func TestFreeze(t *testing.T) {
 		s := open(t, c)
 		stop := leading(t, s)
 		do(t, s, register("k"))
+		tabled(t, s, "k")
 		refused("node a leads")
 		stop()
 		m := metastore.Member{Node: "m", Nonce: "1"}
@@ -139,7 +140,7 @@ func TestFreeze(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := errors.Join(s.EnqueueTx(t.Context(), tx, "", "shop", jobs.Request{Key: "k"}), tx.Commit()); err != nil {
+		if err := errors.Join(s.Outbox("", "client:shop").Enqueue(t.Context(), tx, jobs.Request{Key: "k"}), tx.Commit()); err != nil {
 			t.Fatal(err)
 		}
 		refused("the outbox has 1 requests")

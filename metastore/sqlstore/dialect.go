@@ -24,6 +24,8 @@ type dialect struct {
 	// identifies where such locks count.
 	holds, letGo, server string
 
+	unbox string // deletes requests from the outbox, whose IDs follow
+
 	// storing inserts finished runs, as stored at a time, which is an expression.
 	storing func(rows [][]any, at string) (query string, args []any)
 	ended   string // the end of a run, in it
@@ -48,7 +50,7 @@ type dialect struct {
 	// fence makes other processes wait that would write to the log, until the transaction ends. It fails if one is writing.
 	fence func(ctx context.Context, tx *sql.Tx) error
 	// lock lets one process at a time change tables.
-	lock func(ctx context.Context, c *sql.Conn) (unlock func() error, err error)
+	lock func(ctx context.Context, db *sql.DB) (unlock func() error, err error)
 	// examine returns what the database keeps of what it acknowledges.
 	examine func(ctx context.Context, db *sql.DB) (durability string, err error)
 }

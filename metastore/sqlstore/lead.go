@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -12,13 +13,29 @@ import (
 // It returns when ctx ends or the store does, with an error of lead's, or with the error that ended the store, such as
 // metastore.ErrTooOld.
 func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term uint64) error) error {
+	select {
+	case <-s.places.following:
+	case <-ctx.Done():
+		return nil
+	case <-s.broken.Done():
+		return context.Cause(s.broken)
+	case <-s.ctx.Done():
+		return nil
+	}
 	if !s.leasesOnly {
 		if err := s.session.begin(s.cfg); err != nil {
 			return err
 		}
 		defer s.session.end()
 	}
-	err := s.log.Lead(ctx, lead)
+	err := s.log.Lead(ctx, func(ctx context.Context, term uint64) error {
+		var duties sync.WaitGroup
+		defer duties.Wait()
+		writing, stop := context.WithCancel(ctx)
+		defer stop()
+		duties.Go(func() { s.writeJobs(writing, term) })
+		return lead(ctx, term)
+	})
 	if s.broken.Err() != nil {
 		return context.Cause(s.broken)
 	}
@@ -41,11 +58,11 @@ func (s *Store) Linearizable(ctx context.Context) error {
 // while the database does not answer.
 func (s *Store) Age() time.Duration { return s.log.Age() }
 
-// Whole reports whether the rows have been complete at some time since this node began: Open returns when they are.
-func (s *Store) Whole() bool { return true }
-
-// HasLeader reports whether some node leads, as this one last read it.
+// HasLeader reports whether some node leads, as this one last read it. One without rows does not read it, and says yes.
 func (s *Store) HasLeader() bool {
+	if !s.Whole() {
+		return true
+	}
 	until := s.led.Load()
 	return s.log.Leads() || until != nil && time.Now().Before(*until)
 }

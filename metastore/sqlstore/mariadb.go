@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -36,8 +37,10 @@ var mariadb = &dialect{
 		one := "(" + strings.Join(values, ", ") + ", " + at + ")"
 		return "INSERT INTO carillon_runs (" + names(runColumns) + ", stored_at) VALUES " + strings.TrimSuffix(strings.Repeat(one+", ", len(rows)), ", "), flat(rows)
 	},
-	ended:   "ended_at",
-	now:     "SYSDATE(6)",
+	ended: "ended_at",
+	now:   "SYSDATE(6)",
+	// A scan of the table would wait for all transactions with requests.
+	unbox:   "DELETE o FROM carillon_outbox AS o FORCE INDEX (PRIMARY) WHERE o.id IN ",
 	instant: mariadbInstant("?"),
 	idBytes: "id",
 	size:    "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'carillon_runs'",
@@ -46,17 +49,22 @@ var mariadb = &dialect{
 	analyze: "ANALYZE TABLE ",
 	files:   "migrations/mariadb",
 	// Each statement commits by itself there, so each may run twice.
-	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
-		var got sql.NullInt64
-		if err := c.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('carillon.', DATABASE()), 60)").Scan(&got); err != nil {
+	lock: func(ctx context.Context, db *sql.DB) (unlock func() error, err error) {
+		c, err := db.Conn(ctx)
+		if err != nil {
 			return nil, err
 		}
-		if got.Int64 != 1 {
-			return nil, fmt.Errorf("another process has had the lock for a minute")
+		var got sql.NullInt64
+		err = c.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('carillon.', DATABASE()), 60)").Scan(&got)
+		if err == nil && got.Int64 != 1 {
+			err = errors.New("another process has had the lock for a minute")
+		}
+		if err != nil {
+			return nil, errors.Join(err, c.Close())
 		}
 		return func() error {
 			_, err := c.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK(CONCAT('carillon.', DATABASE()))")
-			return err
+			return errors.Join(err, c.Close())
 		}, nil
 	},
 	fence: func(ctx context.Context, tx *sql.Tx) error {

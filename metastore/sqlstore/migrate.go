@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -52,28 +51,23 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := s.db.Conn(ctx) // the lock belongs to a connection
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, c.Close()) }()
-	unlock, err := s.dialect.lock(ctx, c)
+	unlock, err := s.dialect.lock(ctx, s.db)
 	if err != nil {
 		return fmt.Errorf("wait for the lock on the tables: %w", err)
 	}
 	defer func() { err = errors.Join(err, unlock()) }()
-	if _, err := c.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS carillon_versions (version integer PRIMARY KEY)"); err != nil {
+	if _, err := s.db.ExecContext(ctx, "CREATE TABLE IF NOT EXISTS carillon_versions (version integer PRIMARY KEY)"); err != nil {
 		return fmt.Errorf("make tables: %w", err)
 	}
 	var done int
-	if err := c.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM carillon_versions").Scan(&done); err != nil {
+	if err := s.db.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM carillon_versions").Scan(&done); err != nil {
 		return fmt.Errorf("read the version of the tables: %w", err)
 	}
 	if done > len(todo) {
 		return fmt.Errorf("the tables have version %d, but this program knows %d: start the newer program", done, len(todo))
 	}
 	for _, m := range todo[done:] {
-		if err := s.step(ctx, c, m); err != nil {
+		if err := s.step(ctx, m); err != nil {
 			return fmt.Errorf("change the tables (%s): %w", m.name, err)
 		}
 		s.logger.Info("tables changed", "database", s.dialect.name, "version", m.number)
@@ -81,8 +75,8 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 	return nil
 }
 
-func (s *Store) step(ctx context.Context, c *sql.Conn, m migration) error {
-	tx, err := c.BeginTx(ctx, nil)
+func (s *Store) step(ctx context.Context, m migration) error {
+	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}

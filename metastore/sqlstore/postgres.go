@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -45,20 +46,24 @@ var postgres = &dialect{
 	unlessIdle: fmt.Sprintf(" RETURNING set_config('idle_in_transaction_session_timeout', '%d', true)", silence.Milliseconds()),
 	partition:  makePartition,
 	dropDays:   dropDays,
+	unbox:      "DELETE FROM carillon_outbox WHERE id IN ",
 	instant:    postgresInstant("?::bigint"),
 	idBytes:    "decode(replace(id::text, '-', ''), 'hex')",
 	size:       "SELECT COALESCE(SUM(pg_total_relation_size(inhrelid)), 0)::bigint FROM pg_inherits WHERE inhparent = 'carillon_runs'::regclass",
-	uuid:       func(id jobs.ID) any { return [16]byte(id) },
+	uuid:       func(id jobs.ID) any { return id.String() },
 	dump:       "pg_dump --format=custom --file=carillon.dump DATABASE",
 	analyze:    "ANALYZE ",
 	files:      "migrations/postgres",
 	// Tables are made in transactions there: a file runs whole or not at all.
-	lock: func(ctx context.Context, c *sql.Conn) (unlock func() error, err error) {
-		_, err = c.ExecContext(ctx, "SELECT pg_advisory_lock(727469111)")
-		return func() error {
-			_, err := c.ExecContext(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock(727469111)")
-			return err
-		}, err
+	lock: func(ctx context.Context, db *sql.DB) (unlock func() error, err error) {
+		tx, err := db.BeginTx(ctx, nil) // a session may be a pooler's
+		if err != nil {
+			return nil, err
+		}
+		if _, err := tx.ExecContext(ctx, "SELECT pg_advisory_xact_lock(727469111)"); err != nil {
+			return nil, errors.Join(err, tx.Rollback())
+		}
+		return tx.Commit, nil
 	},
 	fence: func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, "LOCK TABLE carillon_log IN SHARE MODE NOWAIT")

@@ -39,7 +39,10 @@ func names(columns []column) string {
 }
 
 // marks is a list of n question marks.
-func marks(n int) string { return "(?" + strings.Repeat(", ?", n-1) + ")" }
+func marks(n int) string { return "(" + listed("?", n) + ")" }
+
+// listed is a list of n times the same.
+func listed(one string, n int) string { return one + strings.Repeat(", "+one, n-1) }
 
 // flat is all values in a row.
 func flat(rows [][]any) []any {

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"sync"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
@@ -85,17 +86,8 @@ func (n *session) open(ctx context.Context, d *dialect) error {
 		return err
 	}
 	if d == postgres {
-		// A pooler gives a client the ID of a process that the database does not have.
-		var here uint32
-		reported := here
-		err := c.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&here)
-		if err == nil {
-			err = c.Raw(func(c any) error {
-				reported = c.(*stdlib.Conn).Conn().PgConn().PID()
-				return nil
-			})
-		}
-		if err == nil && here != reported {
+		shared, err := throughPooler(ctx, c)
+		if err == nil && shared {
 			err = errShared
 		}
 		if err != nil {
@@ -105,6 +97,22 @@ func (n *session) open(ctx context.Context, d *dialect) error {
 	}
 	n.conn = c
 	return nil
+}
+
+// throughPooler reports whether a connection to PostgreSQL is that of a pooler, which lends it to others, too: it gives
+// a client the ID of a process that the database does not have.
+func throughPooler(ctx context.Context, c *sql.Conn) (shared bool, err error) {
+	var here uint32
+	if err := c.QueryRowContext(ctx, "SELECT pg_backend_pid()", pgx.QueryExecModeSimpleProtocol).Scan(&here); err != nil {
+		return false, err
+	}
+	err = c.Raw(func(c any) error {
+		if direct, is := c.(*stdlib.Conn); is {
+			shared = here != direct.Conn().PgConn().PID()
+		}
+		return nil
+	})
+	return shared, err
 }
 
 // drop ends the connection, and with it the lock.

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/carillon-scheduler/carillon/internal/episode"
@@ -46,8 +47,12 @@ type Config struct {
 	URL string
 	// Node is this process's name, which readers of the leader see. Default: node.
 	Node string
-	// Connections is the most connections that are open at the same time. Default: 10.
+	// Connections is the most connections that are open at the same time, beside three for the log and one that shows
+	// whether the leader lives. Default: 10.
 	Connections int
+	// Copy has this process keep the rows in memory in any case. Default: the leader and two standbys do, and other
+	// processes know no rows ([Store.Whole]) until one of those is gone.
+	Copy bool
 	// Logger gets messages for operators; default: none.
 	Logger *slog.Logger
 	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
@@ -59,6 +64,8 @@ type Config struct {
 	silence   time.Duration // how long a transaction may be idle; default: silence; negative: for ever
 	// snapshotAfter is how many bytes of log lie between two snapshots; default: snapshotAfter
 	snapshotAfter int64
+	pooled        bool                                    // there is a pooler in front of PostgreSQL
+	generic       bool                                    // PostgreSQL plans each statement once
 	through       func(driver.Connector) driver.Connector // the way to the database, but of the session; nil = directly
 }
 
@@ -66,6 +73,8 @@ const (
 	// maxEntry is how long an entry of the log may be: a database reads and writes several at once, and MySQL refuses
 	// statements of more than max_allowed_packet, often 16 MiB.
 	maxEntry = 1 << 20
+	// logConnections are those of the log: one statement writes at a time, and another may read.
+	logConnections = 3
 	// snapshotAfter is as long as in other logs.
 	snapshotAfter = 64 << 20
 	// replayTime is how long a start may take to apply the log, about.
@@ -84,6 +93,7 @@ type Store struct {
 	cfg        Config
 	dialect    *dialect
 	db         *sql.DB
+	logDB      *sql.DB // of the log alone: no query that takes long holds up a commit
 	logger     *slog.Logger
 	episodes   *episode.Log
 	durability string
@@ -91,7 +101,10 @@ type Store struct {
 	history    *history
 	log        *dblog.Log
 	session    session
-	leasesOnly bool                      // sessions cannot be relied on
+	leasesOnly bool       // sessions cannot be relied on
+	placing    sync.Mutex // guards places.place
+	places     places
+	duties     sync.WaitGroup
 	led        atomic.Pointer[time.Time] // until when some node leads, as this one last read it
 
 	failing  sync.Once
@@ -129,11 +142,56 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.db.PingContext(ctx); err != nil {
+	if err := s.reach(ctx); err != nil {
 		_ = s.Close()
 		return nil, kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, cfg.URL))
 	}
 	return s, nil
+}
+
+// reach makes a connection, and finds out whether it is a pooler's.
+func (s *Store) reach(ctx context.Context) error {
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if s.dialect != postgres {
+		return nil
+	}
+	if s.cfg.pooled, err = throughPooler(ctx, c); err != nil || !s.cfg.pooled {
+		return err
+	}
+	return s.reopen()
+}
+
+// reopen makes new pools of connections.
+func (s *Store) reopen() (err error) {
+	s.closePools() // nothing uses them yet
+	if s.dialect, s.db, err = connect(s.cfg); err != nil {
+		return err
+	}
+	s.db.SetMaxOpenConns(s.cfg.Connections)
+	s.db.SetMaxIdleConns(s.cfg.Connections)
+	s.db.SetConnMaxIdleTime(5 * time.Minute)
+	of := s.cfg
+	of.generic = !s.cfg.pooled
+	if _, s.logDB, err = connect(of); err != nil {
+		return err
+	}
+	s.logDB.SetMaxOpenConns(logConnections)
+	s.logDB.SetMaxIdleConns(logConnections)
+	return nil
+}
+
+// closePools closes what reopen has made.
+func (s *Store) closePools() (err error) {
+	for _, db := range []*sql.DB{s.db, s.logDB} {
+		if db != nil {
+			err = errors.Join(err, db.Close())
+		}
+	}
+	return err
 }
 
 // prepared is a store with its pool of connections, none of which is open yet.
@@ -153,16 +211,13 @@ func prepared(cfg Config) (*Store, error) {
 		return nil, kernel.Invalid("invalid URL of the database: %v: want on or off", err)
 	}
 	cfg.URL = direct
-	s := &Store{cfg: cfg, logger: cfg.Logger, episodes: episode.New(cfg.Logger), leasesOnly: off, failures: make(chan error, 1)}
-	if s.dialect, s.db, err = connect(cfg); err != nil {
+	s := &Store{cfg: cfg, logger: cfg.Logger, episodes: episode.New(cfg.Logger), leasesOnly: off, failures: make(chan error, 1), places: newPlaces()}
+	if err := s.reopen(); err != nil {
 		return nil, err
 	}
 	s.cfg.through = nil
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.broken, s.breaks = context.WithCancelCause(context.Background())
-	s.db.SetMaxOpenConns(cfg.Connections)
-	s.db.SetMaxIdleConns(cfg.Connections)
-	s.db.SetConnMaxIdleTime(5 * time.Minute)
 	return s, nil
 }
 
@@ -186,11 +241,8 @@ func (s *Store) load(ctx context.Context) (err error) {
 		leads: func() bool { l := log.Load(); return l != nil && l.Leads() }})
 	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail,
 		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter})
-	s.log, err = dblog.Open(ctx, dblog.Config{Database: logTable{s, s.db}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
+	s.log = dblog.New(dblog.Config{Database: logTable{s, s.logDB}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
 		Forget: s.history.forget, Settled: s.history.settled, Lease: s.cfg.leaseTime})
-	if err != nil {
-		return s.unread(err)
-	}
 	log.Store(s.log)
 	context.AfterFunc(s.broken, func() { _ = s.log.Close() })
 	now := s.log.Now
@@ -198,7 +250,7 @@ func (s *Store) load(ctx context.Context) (err error) {
 		now = s.cfg.Now
 	}
 	s.Replica = replica.New(replica.Config{Machine: s.machine, Log: s.log, Now: now, MaxEntry: maxEntry})
-	return nil
+	return s.beginFollowing(ctx)
 }
 
 // unread is the error of rows that could not be read.
@@ -232,6 +284,9 @@ func (s *Store) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.
 
 // Retain purges finished runs and log lines. The age of a run is the time since it was stored.
 func (s *Store) Retain(ctx context.Context, r metastore.Retention) (done metastore.Retained, err error) {
+	if !s.Whole() {
+		return done, metastore.ErrNotWhole
+	}
 	if err := s.history.settled(ctx); err != nil {
 		return done, err
 	}
@@ -267,6 +322,8 @@ func (s *Store) Node() string { return s.cfg.Node }
 // Close ends the store. What was acknowledged stays.
 func (s *Store) Close() error {
 	s.cancel()
+	s.duties.Wait()
+	s.leavePlace()
 	if s.log != nil {
 		_ = s.log.Close() // it has no error
 	}
@@ -275,7 +332,7 @@ func (s *Store) Close() error {
 	}
 	s.session.drop()
 	s.episodes.Reset()
-	return s.db.Close()
+	return s.closePools()
 }
 
 // connect makes a pool, without a connection yet.
@@ -287,15 +344,24 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 	}
 	switch u.Scheme {
 	case "postgres", "postgresql":
-		c, err := stdlib.GetDefaultDriver().(driver.DriverContext).OpenConnector(raw)
+		c, err := pgx.ParseConfig(raw)
 		if err != nil {
 			return nil, nil, kernel.Invalid("the URL of the database: %s", quiet(err, raw))
 		}
-		return postgres, cfg.pool(c), nil
+		if cfg.pooled && c.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
+			c.DefaultQueryExecMode = pgx.QueryExecModeExec // a prepared statement would be another connection's
+		}
+		if cfg.generic {
+			c.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // a commit takes a tenth less
+		}
+		return postgres, cfg.pool(stdlib.GetConnector(*c)), nil
 	case "mariadb", "mysql":
 		c, err := mariadbConfig(u, cfg.silence)
 		if err != nil {
 			return nil, nil, err
+		}
+		if cfg.Logger != nil {
+			c.Logger = driverLog{cfg.Logger}
 		}
 		connector, err := mysql.NewConnector(c)
 		if err != nil {
@@ -312,6 +378,12 @@ func (c Config) pool(to driver.Connector) *sql.DB {
 	}
 	return sql.OpenDB(to)
 }
+
+// driverLog takes what the driver would write to the standard error: that of broken connections, which we report, too.
+type driverLog struct{ *slog.Logger }
+
+// Print logs for those who debug.
+func (l driverLog) Print(v ...any) { l.Debug("database driver", "err", fmt.Sprint(v...)) }
 
 // mariadbConfig is the driver's configuration, from a URL.
 func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {

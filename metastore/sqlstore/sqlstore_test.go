@@ -2,15 +2,12 @@ package sqlstore
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
@@ -29,7 +26,7 @@ func envelope(k kernel.Command) kernel.Envelope {
 	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
 }
 
-func do(t *testing.T, s metastore.Applier, commands ...kernel.Command) []metastore.Result {
+func do(t testing.TB, s metastore.Applier, commands ...kernel.Command) []metastore.Result {
 	t.Helper()
 	batch := make([]kernel.Envelope, len(commands))
 	for i, k := range commands {
@@ -387,202 +384,4 @@ func TestLead(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 	})
-}
-
-// A run that is requested in a transaction exists if that commits, and only then.
-func TestEnqueueTx(t *testing.T) {
-	both(t, func(t *testing.T, url string) {
-		s := led(t, Config{URL: url})
-		do(t, s, register("k"))
-		if _, err := s.db.Exec("CREATE TABLE orders (n integer)"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		made := make(chan jobs.ID, 10)
-		done := make(chan error)
-		go func() { done <- s.Deliver(ctx, noting{s, made}) }()
-		defer func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}()
-		in := func(commit bool, key jobs.Key) (jobs.ID, error) {
-			tx, err := s.db.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = tx.Rollback() }()
-			if _, err := tx.Exec("INSERT INTO orders VALUES (1)"); err != nil {
-				t.Fatal(err)
-			}
-			k := jobs.Request{ID: jobs.NewID(time.Now()), Key: key}
-			if err := s.EnqueueTx(ctx, tx, "", "client:shop", k); err != nil {
-				return k.ID, err
-			}
-			if commit {
-				return k.ID, tx.Commit()
-			}
-			return k.ID, tx.Rollback()
-		}
-		if _, err := in(true, "unheard.of"); !errors.Is(err, jobs.NotFound) {
-			t.Errorf("a job that is not known: %v", err)
-		}
-		back, err := in(false, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		asked := time.Now()
-		id, err := in(true, "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case got := <-made:
-			t.Logf("made %v after the transaction began", time.Since(asked))
-			if got != id {
-				t.Errorf("made %s, want %s", got, id)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("it was not delivered")
-		}
-		if run, err := s.Run(ctx, jobs.DefaultTenant, id); err != nil || run.Actor != "client:shop" || run.State != jobs.Enqueued {
-			t.Errorf("%+v (%v)", run, err)
-		}
-		if _, err := s.Run(ctx, jobs.DefaultTenant, back); !errors.Is(err, jobs.NotFound) {
-			t.Errorf("the transaction was rolled back: %v", err)
-		}
-		// Unreadable requests are left to a leader that can read them, however many they are.
-		if _, err := s.db.Exec("INSERT INTO carillon_outbox (envelope) VALUES ('?')" + strings.Repeat(", ('?')", outboxPart)); err != nil {
-			t.Fatal(err)
-		}
-		if id, err = in(true, "k"); err != nil {
-			t.Fatal(err)
-		}
-		select {
-		case got := <-made:
-			if got != id {
-				t.Errorf("made %s, want %s", got, id)
-			}
-		case <-time.After(20 * time.Second):
-			t.Fatal("a request after unreadable ones was not delivered")
-		}
-		if _, err := s.db.Exec("DELETE FROM carillon_outbox"); err != nil {
-			t.Fatal(err)
-		}
-		// One that is refused after all stays where people find it, and blocks no others.
-		do(t, s, kernel.Delete{Key: "k"})
-		if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), kernel.AppendEnvelopes(nil, []kernel.Envelope{envelope(create("k"))})); err != nil {
-			t.Fatal(err)
-		}
-		refused := sql.NullString{}
-		for deadline := time.Now().Add(20 * time.Second); refused.String == ""; time.Sleep(5 * time.Millisecond) {
-			if err := s.db.QueryRow("SELECT refused FROM carillon_outbox").Scan(&refused); err != nil {
-				t.Fatal(err)
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("a refused request is still to be delivered")
-			}
-		}
-	})
-}
-
-// A program that may write to the outbox may request runs of jobs, and nothing else: no token, and no notification.
-func TestOutboxTakesRuns(t *testing.T) {
-	both(t, func(t *testing.T, url string) {
-		s := led(t, Config{URL: url})
-		key := kernel.NotifyKey("app")
-		do(t, s, register("k"), register(key))
-		again := create(key)
-		again.Origin = kernel.FromRetry
-		tx, err := s.db.Begin()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = tx.Rollback() }()
-		if err := s.EnqueueTx(t.Context(), tx, "", "client:shop", jobs.Request{Key: key}); !errors.Is(err, jobs.Forbidden) {
-			t.Errorf("a request for a notification: %v", err)
-		}
-		good := create("k")
-		grant := kernel.Grant{Token: kernel.Token{ID: "aaaa1111", Name: "eve", Role: kernel.RoleAdmin, Hash: make([]byte, 32)}}
-		for _, list := range [][]kernel.Envelope{{envelope(grant)}, {envelope(again)}, {envelope(create("k")), envelope(create("k"))}, {envelope(good)}} {
-			if _, err := s.db.Exec(s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"), kernel.AppendEnvelopes(nil, list)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := s.deliver(t.Context(), s, map[int64]bool{}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Run(t.Context(), jobs.DefaultTenant, good.ID); err != nil {
-			t.Errorf("a request after them: %v", err)
-		}
-		if _, err := s.Run(t.Context(), jobs.DefaultTenant, again.ID); !errors.Is(err, jobs.NotFound) {
-			t.Errorf("a notification was started: %v", err)
-		}
-		if list, err := s.Tokens(t.Context(), jobs.DefaultTenant); err != nil || len(list) > 0 {
-			t.Errorf("tokens were granted: %+v, %v", list, err)
-		}
-		var left, refused int
-		if err := s.db.QueryRow("SELECT COUNT(*), COUNT(refused) FROM carillon_outbox").Scan(&left, &refused); err != nil || left != 3 || refused != 2 {
-			t.Errorf("%d requests are left, %d of them refused, %v", left, refused, err)
-		}
-	})
-}
-
-// noting is a store that notes which runs it has made.
-type noting struct {
-	*Store
-	made chan<- jobs.ID
-}
-
-func (s noting) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
-	results := s.Store.Apply(ctx, batch)
-	for _, r := range results {
-		if r.Err == nil {
-			s.made <- r.Run().ID
-		}
-	}
-	return results
-}
-
-// The same inside a transaction of pgx.
-func TestEnqueuePgx(t *testing.T) {
-	url := sqltest.Postgres.New(t)
-	s := led(t, Config{URL: url})
-	do(t, s, register("k"))
-	c, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Close(context.Background()); err != nil {
-			t.Error(err)
-		}
-	}()
-	kept, dropped := jobs.Request{ID: jobs.NewID(time.Now()), Key: "k"}, jobs.Request{ID: jobs.NewID(time.Now()), Key: "k"}
-	for _, k := range []jobs.Request{dropped, kept} {
-		tx, err := c.Begin(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.EnqueuePgx(t.Context(), tx, "", "client:shop", k); err != nil {
-			t.Fatal(err)
-		}
-		end := tx.Commit
-		if k.ID == dropped.ID {
-			end = tx.Rollback
-		}
-		if err := end(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := s.deliver(t.Context(), s, nil); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Run(t.Context(), jobs.DefaultTenant, kept.ID); err != nil {
-		t.Error(err)
-	}
-	if _, err := s.Run(t.Context(), jobs.DefaultTenant, dropped.ID); !errors.Is(err, jobs.NotFound) {
-		t.Errorf("rolled back: %v", err)
-	}
 }

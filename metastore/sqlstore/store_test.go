@@ -22,8 +22,16 @@ func TestPostgres(t *testing.T) { judge(t, sqltest.Postgres) }
 
 func TestMariaDB(t *testing.T) { judge(t, sqltest.MariaDB) }
 
+// TestPgBouncer is a part of TestPostgres through PgBouncer: commits keep nothing in a session.
+func TestPgBouncer(t *testing.T) {
+	tests.Long(t)
+	storetest.Sample(t, tests.Size(40, 12, 1), func(t *testing.T) storetest.Harness {
+		return harness(t, Config{URL: sqltest.Bounced(t, sqltest.Postgres.New(t))}, storetest.NewClock())
+	})
+}
+
 func judge(t *testing.T, kind *sqltest.Kind) {
-	storetest.Sample(t, tests.Size(40, 1, 1), func(t *testing.T) storetest.Harness {
+	storetest.Sample(t, tests.Size(40, 4, 1), func(t *testing.T) storetest.Harness {
 		return harness(t, Config{URL: kind.New(t)}, storetest.NewClock())
 	})
 }

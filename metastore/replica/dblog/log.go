@@ -58,6 +58,8 @@ type Log struct {
 	clock clock
 	seen  atomic.Uint64 // the highest term of an entry that was applied, whatever became of it
 
+	following atomic.Bool // the machine has the rows
+
 	mu        sync.Mutex
 	term      uint64 // in which this node may append; 0 = it does not lead, or cannot yet
 	confirmed confirmation
@@ -82,11 +84,12 @@ type confirmation struct {
 var (
 	errClosed  = kernel.Refuse(jobs.Unavailable, "not done: the store is closed")
 	errDeposed = kernel.Refuse(jobs.Unavailable, "not done: another node leads")
+	errNoRows  = kernel.Refuse(jobs.Unavailable, "this node does not follow the log")
 	errNoLead  = kernel.Refuse(jobs.Unavailable, "not done: this node does not lead")
 )
 
-// Open restores the machine and returns when it has all that was in the log. It then follows the log until Close.
-func Open(ctx context.Context, c Config) (*Log, error) {
+// New makes a log that does nothing before Follow.
+func New(c Config) *Log {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -99,16 +102,33 @@ func Open(ctx context.Context, c Config) (*Log, error) {
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	l := &Log{cfg: c, db: c.Database, nonce: rand.Text(), turn: make(turn, 1), episodes: episode.New(c.Logger)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
-	if err := l.load(ctx); err != nil {
-		l.stop()
-		return nil, fmt.Errorf("read the log: %w", err)
+	return l
+}
+
+// Follow restores the machine and returns when it has all that was in the log. It then follows the log until Close.
+// After an error it may be called again.
+func (l *Log) Follow(ctx context.Context) error {
+	l.cfg.Forget() // what an attempt before has read
+	err := l.load(ctx)
+	if err == nil {
+		err = l.catchUp(ctx)
 	}
-	if err := l.catchUp(ctx); err != nil {
-		l.stop()
-		return nil, fmt.Errorf("read the log: %w", err)
+	if err != nil {
+		return fmt.Errorf("read the log: %w", err)
 	}
+	l.following.Store(true)
 	l.duties.Go(l.follow)
 	l.duties.Go(l.keepShort)
+	return nil
+}
+
+// Open makes a log and follows it.
+func Open(ctx context.Context, c Config) (*Log, error) {
+	l := New(c)
+	if err := l.Follow(ctx); err != nil {
+		l.stop()
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -294,6 +314,9 @@ func (l *Log) Now() time.Time { return l.clock.Now() }
 // Linearizable returns when the machine has applied all that any node has acknowledged before the call. On a node that
 // does not lead it asks the database for the end of the log, and follows to it.
 func (l *Log) Linearizable(ctx context.Context) error {
+	if !l.following.Load() {
+		return errNoRows
+	}
 	l.mu.Lock()
 	current := time.Now().Before(l.leased())
 	l.mu.Unlock()

@@ -114,6 +114,48 @@ func (k *Kind) New(t testing.TB) string {
 	return u.String()
 }
 
+// Bounced is the URL of a PostgreSQL database of New through a PgBouncer, which lends a connection to a client for one
+// transaction.
+func Bounced(t testing.TB, direct string) string {
+	t.Helper()
+	path, err := find("pgbouncer")
+	if err != nil {
+		tests.Missing(t, "PgBouncer: "+err.Error())
+	}
+	u, err := url.Parse(direct)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &server{}
+	if err := b.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.stop)
+	at := "host=" + u.Query().Get("host")
+	if u.Host != "" {
+		at = "host=" + u.Hostname() + " port=" + u.Port()
+	}
+	if password, ok := u.User.Password(); ok {
+		at += " password=" + password
+	}
+	config := filepath.Join(b.dir, "pgbouncer.ini")
+	text := "[databases]\n* = " + at + " user=" + u.User.Username() + "\n[pgbouncer]\nunix_socket_dir = " + b.dir +
+		"\nlisten_port = 6432\nauth_type = any\npool_mode = transaction\nmax_client_conn = 200\ndefault_pool_size = 20\n"
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	b.start = []string{path, config}
+	b.url = &url.URL{Scheme: "postgres", User: u.User, Path: u.Path, RawQuery: url.Values{"host": {b.dir}, "port": {"6432"}, "sslmode": {"disable"}}.Encode()}
+	err = b.run()
+	if err == nil {
+		err = b.await(Postgres.open)
+	}
+	if err != nil {
+		t.Fatalf("start PgBouncer: %v\n%s", err, b.log.Bytes())
+	}
+	return b.url.String()
+}
+
 // Open opens a database that New has made, as a program of its user would.
 func (k *Kind) Open(t testing.TB, url string) *sql.DB {
 	t.Helper()

@@ -36,7 +36,8 @@ CREATE TABLE IF NOT EXISTS carillon_snapshot_parts (
 -- Up to which number the table of finished runs has those of the log.
 CREATE TABLE IF NOT EXISTS carillon_mark (
     one  smallint PRIMARY KEY,
-    upto bigint NOT NULL DEFAULT 0
+    upto bigint NOT NULL DEFAULT 0,
+    jobs bigint NOT NULL DEFAULT 0 -- the term whose leader has written carillon_jobs
 ) ENGINE = InnoDB;
 INSERT IGNORE INTO carillon_mark (one) VALUES (1);
 
@@ -69,6 +70,19 @@ CREATE TABLE IF NOT EXISTS carillon_runs (
     KEY carillon_runs_parent (tenant, parent, number)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
+-- The jobs as they are now, for queries of yours, and for requests in transactions.
+CREATE TABLE IF NOT EXISTS carillon_jobs (
+    tenant     varbinary(200) NOT NULL,
+    job        varbinary(200) NOT NULL,
+    app        varbinary(200) NOT NULL,
+    kind       varbinary(20)  NOT NULL, -- recurring or triggered
+    schedule   text           NOT NULL, -- '' = none
+    zone       varbinary(100) NOT NULL,
+    paused     boolean        NOT NULL,
+    created_at datetime(6)    NOT NULL,
+    PRIMARY KEY (tenant, job)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+
 -- Log lines of handlers.
 CREATE TABLE IF NOT EXISTS carillon_logs (
     tenant   varbinary(200) NOT NULL,
@@ -87,9 +101,19 @@ CREATE TABLE IF NOT EXISTS carillon_logs (
 CREATE TABLE IF NOT EXISTS carillon_outbox (
     id       bigint AUTO_INCREMENT PRIMARY KEY,
     envelope longblob NOT NULL,
-    refused  text, -- the reason; null = it is still to be done
-    INDEX carillon_outbox_open (refused(1), id)
+    refused  text CHARACTER SET utf8mb4, -- the reason
+    refused_at bigint, -- or when it could not be read, by the database's clock in Unix nanoseconds; null = it is still to be done
+    INDEX carillon_outbox_open (refused_at, id)
 ) ENGINE = InnoDB;
+
+-- The processes that have the live rows in memory, and so may lead, each until a time.
+CREATE TABLE IF NOT EXISTS carillon_followers (
+    place smallint PRIMARY KEY,
+    node  varbinary(300) NOT NULL DEFAULT '',
+    nonce varbinary(100) NOT NULL DEFAULT '', -- of its start
+    until bigint         NOT NULL DEFAULT 0
+) ENGINE = InnoDB;
+INSERT IGNORE INTO carillon_followers (place) VALUES (1), (2), (3);
 
 -- Members that fire a share of the jobs each, until a time by this database's clock.
 CREATE TABLE IF NOT EXISTS carillon_members (

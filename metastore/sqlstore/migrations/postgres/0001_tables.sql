@@ -38,7 +38,8 @@ ALTER TABLE carillon_snapshot_parts ALTER COLUMN part SET STORAGE EXTERNAL;
 -- Up to which number the table of finished runs has those of the log.
 CREATE TABLE carillon_mark (
     one  smallint PRIMARY KEY CHECK (one = 1),
-    upto bigint NOT NULL DEFAULT 0
+    upto bigint NOT NULL DEFAULT 0,
+    jobs bigint NOT NULL DEFAULT 0 -- the term whose leader has written carillon_jobs
 );
 INSERT INTO carillon_mark (one) VALUES (1);
 
@@ -71,6 +72,19 @@ CREATE INDEX carillon_runs_job    ON carillon_runs (tenant, job, number);
 CREATE INDEX carillon_runs_state  ON carillon_runs (tenant, state, number) WHERE state <> 'Succeeded';
 CREATE INDEX carillon_runs_parent ON carillon_runs (tenant, parent, number) WHERE parent IS NOT NULL;
 
+-- The jobs as they are now, for queries of yours, and for requests in transactions.
+CREATE TABLE carillon_jobs (
+    tenant     text COLLATE "C" NOT NULL,
+    job        text COLLATE "C" NOT NULL,
+    app        text COLLATE "C" NOT NULL,
+    kind       text    NOT NULL, -- recurring or triggered
+    schedule   text    NOT NULL, -- '' = none
+    zone       text    NOT NULL,
+    paused     boolean NOT NULL,
+    created_at timestamptz NOT NULL,
+    PRIMARY KEY (tenant, job)
+);
+
 -- Log lines of handlers.
 CREATE TABLE carillon_logs (
     tenant   text COLLATE "C" NOT NULL,
@@ -89,9 +103,20 @@ CREATE INDEX carillon_logs_at ON carillon_logs (at);
 CREATE TABLE carillon_outbox (
     id       bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     envelope bytea NOT NULL,
-    refused  text -- the reason; null = it is still to be done
+    refused  text, -- the reason
+    refused_at bigint -- or when it could not be read, by the database's clock in Unix nanoseconds; null = it is still to be done
 );
-CREATE INDEX carillon_outbox_open ON carillon_outbox (id) WHERE refused IS NULL;
+CREATE INDEX carillon_outbox_open    ON carillon_outbox (id) WHERE refused_at IS NULL;
+CREATE INDEX carillon_outbox_refused ON carillon_outbox (id) WHERE refused_at IS NOT NULL;
+
+-- The processes that have the live rows in memory, and so may lead, each until a time.
+CREATE TABLE carillon_followers (
+    place smallint PRIMARY KEY,
+    node  text   NOT NULL DEFAULT '',
+    nonce text   NOT NULL DEFAULT '', -- of its start
+    until bigint NOT NULL DEFAULT 0
+);
+INSERT INTO carillon_followers (place) VALUES (1), (2), (3);
 
 -- Members that fire a share of the jobs each, until a time by this database's clock.
 CREATE TABLE carillon_members (
