@@ -152,13 +152,13 @@ func (l *led) current(ctx context.Context) error {
 
 // read reads at the leader, or this node's copy.
 func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, metastore.Reader) (A, error)) (answer A, err error) {
-	leader := e.plane.Leader()
-	switch {
+	_, term := e.leader()
+	switch here := e.leads(); {
 	case metastore.CopyWillDo(ctx) && e.copies != nil && e.copies.Whole():
 		return ask(ctx, e.here)
-	case e.copies != nil && e.current(ctx) == nil, e.copies == nil && (leader.Here || leader.Term == 0):
+	case e.copies != nil && e.current(ctx) == nil, e.copies == nil && (here || term == 0):
 		return ask(ctx, e.here)
-	case leader.Term > 0 && !leader.Here && (e.copies == nil || e.copies.HasLeader()):
+	case term > 0 && !here && (e.copies == nil || e.copies.HasLeader()):
 		asking, cancel := context.WithTimeout(ctx, readPatience)
 		answer, err = ask(asking, e.there)
 		cancel()

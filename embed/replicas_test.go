@@ -222,7 +222,7 @@ func TestThroughTheDatabase(t *testing.T) {
 	var log bytes.Buffer
 	ran := make(chan int, 10)
 	handler := jobs.NewTriggered(jobs.TriggeredFunc[ring](func(_ context.Context, r ring) error { ran <- r.N; return nil }), jobs.Options{Key: "test.ring"})
-	leader, err := embed.Start(t.Context(), embed.Config{Database: database, Node: "a", Advertise: "127.0.0.2"}, handler) // where nothing listens
+	leader, err := embed.Start(t.Context(), embed.Config{Database: database, Node: "a", Advertise: "192.0.2.1"}, handler) // an address for documentation
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/replica"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 )
 
@@ -38,13 +39,13 @@ type road struct {
 
 	mu    sync.Mutex
 	leads bool
-	out   bool          // connections go to the leader's server, and not to this process's
-	since time.Time     // when they began to, or when the last of them was there
-	rest  time.Time     // when they may be tried again that could not be made
-	known sqlstore.Road // announced by the leader
-	buses []*natsbus.Bus
+	out   bool           // connections go to the leader's server, and not to this process's
+	since time.Time      // when they began to, or when the last of them was there
+	rest  time.Time      // when they may be tried again that could not be made
+	known sqlstore.Road  // announced by the leader
+	buses []*natsbus.Bus // the first one is the node's
 
-	services map[string]bus.Handler // that this process serves, as the leader
+	services map[string]*bus.Handler // that this process serves, as the leader
 }
 
 const (
@@ -58,19 +59,23 @@ const (
 
 // openRoad opens a process's way to others. server is its NATS server, started shut; nil = one is made for it.
 func openRoad(ctx context.Context, cfg Config, store *sqlstore.Store, admit func(context.Context, string) error) (*road, error) {
-	r := &road{store: store, server: cfg.Server, token: natsbus.PeerToken + rand.Text(), host: cfg.Advertise, local: store.LocalHost(), log: cfg.Logger, episodes: episode.New(cfg.Logger), services: map[string]bus.Handler{}}
+	r := &road{store: store, server: cfg.Server, token: natsbus.PeerToken + rand.Text(), host: cfg.Advertise, local: store.LocalHost(), log: cfg.Logger, episodes: episode.New(cfg.Logger), services: map[string]*bus.Handler{}}
 	own := r.server == nil
+	listen := r.local
+	if r.host != "" {
+		listen = "0.0.0.0" // it may be the address of any interface; the token and the certificate protect it
+	}
 	if own {
 		secure, err := embedded.SelfSigned()
 		if err != nil {
 			return nil, err
 		}
-		r.server, err = embedded.Start(embedded.Config{Name: cfg.Node, Host: r.local, Shut: true, TLS: secure, Admit: refuseAll, Peers: admit, Logger: cfg.Logger})
+		r.server, err = embedded.Start(embedded.Config{Name: cfg.Node, Host: listen, Shut: true, TLS: secure, Admit: refuseAll, Peers: admit, Logger: cfg.Logger})
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := store.StayPeer(ctx, r.token); err != nil {
+	if err := r.stay(ctx); err != nil {
 		if own {
 			err = errors.Join(err, r.server.Stop())
 		}
@@ -107,6 +112,7 @@ func (s *Scheduler) AdmitPeer(ctx context.Context, token string) error {
 
 // connect opens a bus that goes to the leader, whichever process that is.
 func (r *road) connect(ctx context.Context, as bus.Principal) (bus.Bus, error) {
+	before := r.outside()
 	b, err := natsbus.Connect(ctx, "", natsbus.Config{As: as, Logger: r.log, Way: r.way})
 	if err != nil {
 		return nil, err
@@ -114,6 +120,9 @@ func (r *road) connect(ctx context.Context, as bus.Principal) (bus.Bus, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.buses = append(r.buses, b)
+	if r.out != before {
+		redial(b) // it may have gone where the way led before
+	}
 	return &roadBus{b, r, as}, nil
 }
 
@@ -138,7 +147,7 @@ func (r *road) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if time.Since(stayed) >= roadStay && r.store.StayPeer(ctx, r.token) == nil {
+		if time.Since(stayed) >= roadStay && r.stay(ctx) == nil {
 			stayed = time.Now()
 		}
 		if !r.settled() || time.Since(looked) >= roadLook {
@@ -159,7 +168,7 @@ func (r *road) turn(ctx context.Context) {
 	r.mu.Lock()
 	was := r.known
 	r.known = now
-	moved := now.Term != was.Term || now.Address != was.Address || !bytes.Equal(now.Certificate, was.Certificate)
+	moved := now.Term != was.Term || now.Address != was.Address // another certificate is for the next connection
 	lost := r.out && !moved && r.lost()
 	stay := r.leads || now.Term == 0 || r.out && !moved && !lost || !moved && time.Now().Before(r.rest)
 	r.mu.Unlock()
@@ -168,6 +177,9 @@ func (r *road) turn(ctx context.Context) {
 	}
 	// The library holds a lock while it connects, so that all else would wait for an address that does not answer.
 	reached := !lost && answers(ctx, now.Address)
+	if reached {
+		_ = r.stay(ctx) // a database that was replaced may not know the token; if this fails, the next time does it
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if lost {
@@ -175,8 +187,22 @@ func (r *road) turn(ctx context.Context) {
 	}
 	if !r.leads && (reached || r.out) {
 		r.out, r.since = reached, time.Now()
-		r.redial()
+		redial(r.buses...)
 	}
+}
+
+// stay lets this process connect to others by its token.
+func (r *road) stay(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	return r.store.StayPeer(ctx, r.token)
+}
+
+// outside reports whether connections go to the leader's server.
+func (r *road) outside() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out
 }
 
 // answers reports whether a server answers at an address.
@@ -192,21 +218,20 @@ func answers(ctx context.Context, address string) bool {
 	return true
 }
 
-// lost reports whether the leader's server has not been reached for too long. mu is locked.
+// lost reports whether the node's bus has not reached the leader's server for too long. mu is locked.
 func (r *road) lost() bool {
-	for _, b := range r.buses {
-		if !b.Connected() {
-			return time.Since(r.since) > roadLost
-		}
+	if len(r.buses) > 0 && !r.buses[0].Connected() {
+		return time.Since(r.since) > roadLost
 	}
 	r.since = time.Now()
 	return false
 }
 
-// redial has all connections go where the way leads now. mu is locked.
-func (r *road) redial() {
-	for _, b := range r.buses {
-		b.Redial()
+// redial has connections go where the way leads now. It waits for none: the library may hold a lock while it asks for
+// the way, which takes the road's lock.
+func redial(all ...*natsbus.Bus) {
+	for _, b := range all {
+		go b.Redial()
 	}
 }
 
@@ -280,7 +305,7 @@ func (r *road) lead(here bool) {
 	defer r.mu.Unlock()
 	if r.leads = here; r.out {
 		r.out = false
-		r.redial()
+		redial(r.buses...)
 	}
 }
 
@@ -342,7 +367,7 @@ func (r *road) answer(ctx context.Context, service string, from bus.Principal, r
 	if fn == nil {
 		return nil, kernel.Refuse(jobs.Unavailable, "the leader does not serve %.40q now", service)
 	}
-	return fn(ctx, from, request)
+	return (*fn)(ctx, from, request)
 }
 
 // reaches returns nil if this process can connect to the leader's bus, or is the leader.
@@ -395,11 +420,13 @@ func (b *roadBus) Serve(ctx context.Context, service string, fn bus.Handler) err
 	if slices.Contains(throughDatabase, service) {
 		b.road.mu.Lock()
 		defer b.road.mu.Unlock()
-		b.road.services[service] = fn
+		b.road.services[service] = &fn
 		context.AfterFunc(ctx, func() {
 			b.road.mu.Lock()
 			defer b.road.mu.Unlock()
-			delete(b.road.services, service)
+			if b.road.services[service] == &fn { // and not that of a later term
+				delete(b.road.services, service)
+			}
 		})
 	}
 	return nil
@@ -415,8 +442,10 @@ func (o opening) Lead(ctx context.Context, lead func(context.Context, uint64) er
 	return o.Elector.Lead(ctx, func(ctx context.Context, term uint64) error {
 		shut, err := o.road.open(ctx, term)
 		if err != nil {
-			return err
+			o.road.episodes.Failed(slog.LevelWarn, "", "the bus of this process was not opened", "err", err)
+			return replica.ErrAgain
 		}
+		o.road.episodes.End("", "the bus of this process was not opened")
 		defer shut()
 		return lead(ctx, term)
 	})

@@ -71,7 +71,7 @@ func newBody(t *testing.T, clock *storetest.Clock, turn int) body {
 	if turn%3 == 2 {
 		kind = sqltest.MariaDB
 	}
-	c := sqlstore.Config{URL: kind.New(t), Now: clock.Now}
+	c := sqlstore.Config{URL: kind.New(t), Now: clock.Now, Copy: true}
 	return body{
 		open: func() (metastore.Full, func() error, error) {
 			s, err := sqlstore.Open(context.WithoutCancel(t.Context()), c)

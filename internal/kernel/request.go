@@ -1,6 +1,10 @@
 package kernel
 
-import "github.com/carillon-scheduler/carillon/jobs"
+import (
+	"strings"
+
+	"github.com/carillon-scheduler/carillon/jobs"
+)
 
 // CreateOf returns the command for a request.
 func CreateOf(r jobs.Request) Create {
@@ -15,6 +19,10 @@ func (e *Envelope) CheckOutboxed() error {
 	switch {
 	case !ok:
 		return Refuse(jobs.Forbidden, "the outbox takes requests for runs only, not %s", e.Command.Verb())
+	case k.Origin != "" && k.Origin != FromCode, !k.Parent.IsZero(), k.Total > 0, IsDerived(k.ID), e.Reason != "":
+		return Refuse(jobs.Forbidden, "the outbox takes requests of programs only: their runs have no parent, no reason and an ID of their own")
+	case !strings.HasPrefix(e.Actor, "client:"):
+		return Refuse(jobs.Forbidden, "the outbox takes requests of programs only: the actor %.60q is not like client:shop", e.Actor)
 	case SystemKey(k.Key):
 		return Refuse(jobs.Forbidden, "only the scheduler starts runs of %s", k.Key)
 	}

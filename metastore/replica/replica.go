@@ -11,6 +11,7 @@ package replica
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -37,6 +38,9 @@ type Log interface {
 	// Close ends the log. What was acknowledged stays.
 	Close() error
 }
+
+// ErrAgain is the error of duties that could not begin: the node gives up the term, and may lead again.
+var ErrAgain = errors.New("the duties of a leader could not begin")
 
 // Pending is an entry that was given to a log.
 type Pending interface {

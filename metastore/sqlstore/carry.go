@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -29,7 +30,7 @@ type Frozen struct {
 // Freeze opens a database for reading, and blocks leaders and writers until it is closed. It is refused while a node
 // leads or commits, while the outbox has requests, and with tables of another version. Nothing is changed.
 func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
-	cfg.silence = -1
+	cfg.silence, cfg.Copy = -1, true
 	s, err := dial(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -51,10 +52,7 @@ func Freeze(ctx context.Context, cfg Config) (_ *Frozen, err error) {
 	if version != len(known) {
 		return nil, kernel.Refuse(jobs.Conflict, "the tables have version %d, and this program's have %d: start its server with them once, and stop it", version, len(known))
 	}
-	if f.tx, err = s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead}); err != nil {
-		return nil, err
-	}
-	if err := s.alone(ctx, f.tx); err != nil {
+	if f.tx, err = s.alone(ctx); err != nil {
 		return nil, err
 	}
 	if err := s.load(ctx); err != nil {
@@ -122,8 +120,38 @@ func joined[V any](first, second iter.Seq2[V, error]) iter.Seq2[V, error] {
 	}
 }
 
-// alone locks the rows that a leader writes, unless another process is at work.
-func (s *Store) alone(ctx context.Context, tx *sql.Tx) error {
+// alonePatience is how long a statement of a process that has just ended may run on in the database.
+const alonePatience = 2 * time.Second
+
+// busy is the error of another process that writes.
+type busy struct{ error }
+
+func (b busy) Unwrap() error { return b.error }
+
+// alone begins a transaction that locks the rows that a leader writes, unless another process is at work.
+func (s *Store) alone(ctx context.Context) (*sql.Tx, error) {
+	for deadline := time.Now().Add(alonePatience); ; {
+		tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		if err != nil {
+			return nil, err
+		}
+		if err = s.lockAll(ctx, tx); err == nil {
+			return tx, nil
+		}
+		_ = tx.Rollback() // a failed lock has ended it
+		if _, is := errors.AsType[busy](err); !is || time.Now().After(deadline) {
+			return nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(alonePatience / 20):
+		}
+	}
+}
+
+// lockAll locks the rows that a leader writes.
+func (s *Store) lockAll(ctx context.Context, tx *sql.Tx) error {
 	var node string
 	var until, now, upTo int64
 	err := tx.QueryRowContext(ctx, "SELECT node, until, "+s.dialect.clock+" FROM carillon_leader WHERE one = 1 FOR UPDATE NOWAIT").Scan(&node, &until, &now)
@@ -134,7 +162,7 @@ func (s *Store) alone(ctx context.Context, tx *sql.Tx) error {
 		err = s.dialect.fence(ctx, tx)
 	}
 	if err != nil {
-		return kernel.Refuse(jobs.Conflict, "another process writes to this %s: stop the servers and the programs that use it (%v)", s.dialect.name, err)
+		return busy{kernel.Refuse(jobs.Conflict, "another process writes to this %s: stop the servers and the programs that use it (%v)", s.dialect.name, err)}
 	}
 	if until > now {
 		return kernel.Refuse(jobs.Conflict, "node %s leads, or did so until a moment ago: stop it, and try again in %v", node, dblog.DefaultLease)
@@ -193,7 +221,7 @@ func Fill(ctx context.Context, cfg Config, from metastore.Content, check func(me
 }
 
 func (s *Store) fill(ctx context.Context, from metastore.Content, check func(metastore.Content) error) error {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	tx, err := s.alone(ctx)
 	if err != nil {
 		return err
 	}
@@ -254,11 +282,8 @@ func (f *filling) fill(ctx context.Context, from metastore.Content) error {
 	return f.snapshot(ctx, last, from)
 }
 
-// empty locks what a leader writes, and refuses a database with any rows.
+// empty refuses a database with any rows.
 func (f *filling) empty(ctx context.Context) error {
-	if err := f.s.alone(ctx, f.tx); err != nil {
-		return err
-	}
 	for _, rows := range []string{"carillon_log WHERE seq > 0", "carillon_snapshots", "carillon_snapshot_parts", "carillon_runs", "carillon_logs", "carillon_outbox"} {
 		var one int
 		switch err := f.tx.QueryRowContext(ctx, "SELECT 1 FROM "+rows+" LIMIT 1").Scan(&one); {

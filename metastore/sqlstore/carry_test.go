@@ -147,9 +147,20 @@ func TestFreeze(t *testing.T) {
 		if _, err := s.db.Exec("DELETE FROM carillon_outbox"); err != nil {
 			t.Fatal(err)
 		}
+		// Processes that died a moment ago have the places of those that follow.
+		if _, err := s.db.Exec(s.dialect.ask("UPDATE carillon_followers SET nonce = 'dead', until = "+s.dialect.clock+" + ?"), int64(time.Hour)); err != nil {
+			t.Fatal(err)
+		}
 		f, err := Freeze(t.Context(), c)
 		if err != nil {
 			t.Fatal(err)
+		}
+		rows := 0
+		for range f.Rows(t.Context()) {
+			rows++
+		}
+		if rows == 0 {
+			t.Error("it has no rows")
 		}
 		refused("another process writes")
 		// Not even a leader that has not noticed that its lease is over.

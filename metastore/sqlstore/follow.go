@@ -121,8 +121,8 @@ func (s *Store) keepPlaces(ctx context.Context) {
 	}
 }
 
-// keepPlace renews a place, or takes a free one, and reports whether this process has one. Without an answer it has
-// what it had: one follower more does no harm.
+// keepPlace renews a place, or takes a free one, and reports whether this process has one. A process that starts again
+// takes the place that it had. Without an answer it has what it had: one follower more does no harm.
 func (s *Store) keepPlace(ctx context.Context) (has bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, placeTime)
 	defer cancel()
@@ -145,10 +145,10 @@ func (s *Store) keepPlace(ctx context.Context) (has bool, err error) {
 		err := scan(&place)
 		free = append(free, place)
 		return err
-	}, "SELECT place FROM carillon_followers WHERE until < "+s.dialect.clock+" ORDER BY place")
+	}, "SELECT place FROM carillon_followers WHERE until < "+s.dialect.clock+" OR node = ? ORDER BY place", s.cfg.Node)
 	for _, place := range free {
-		done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_followers SET node = ?, nonce = ?, until = "+s.dialect.clock+" + ? WHERE place = ? AND until < "+s.dialect.clock),
-			s.cfg.Node, p.nonce, int64(placeTime), place)
+		done, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_followers SET node = ?, nonce = ?, until = "+s.dialect.clock+" + ? WHERE place = ? AND (until < "+s.dialect.clock+" OR node = ?)"),
+			s.cfg.Node, p.nonce, int64(placeTime), place, s.cfg.Node)
 		if err != nil {
 			return false, err
 		}

@@ -52,3 +52,16 @@ func TestThreeFollow(t *testing.T) {
 		do(t, first, register("l")) // the first one leads still
 	})
 }
+
+// A process that starts again, as often as it may, takes the place that it had.
+func TestAProcessKeepsItsPlace(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		for range 5 {
+			s := open(t, Config{URL: url, Node: "n"})
+			if !s.Whole() {
+				t.Error("it has no place")
+			}
+			s.cancel() // as if it died
+		}
+	})
+}

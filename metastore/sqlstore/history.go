@@ -205,7 +205,7 @@ func (h *history) settled(ctx context.Context) error {
 func (h *history) write() {
 	for h.ctx.Err() == nil {
 		wait := lookAtMark
-		if err := h.step(h.ctx); err == nil {
+		if err := h.patiently(h.step); err == nil {
 			h.episodes.End("", "finished runs were not written")
 		} else if h.ctx.Err() == nil {
 			h.episodes.Failed(slog.LevelWarn, "", "finished runs were not written", "err", err)
@@ -233,6 +233,13 @@ func (h *history) write() {
 		}
 		timer.Stop()
 	}
+}
+
+// patiently gives up what a database does not answer that is gone without a word.
+func (h *history) patiently(do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(h.ctx, patience)
+	defer cancel()
+	return do(ctx)
 }
 
 // pause waits for more runs, unless they are to be written now.

@@ -62,6 +62,8 @@ const mostEntries = 1000
 
 // Rows reads rows.
 func (l logTable) Rows(ctx context.Context, after uint64, most int) (found []dblog.Row, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	// Sizes first, so that no more is read than wanted.
 	last, size := int64(0), 0
 	rows, err := l.in.QueryContext(ctx, l.s.dialect.ask("SELECT seq, OCTET_LENGTH(entry) FROM carillon_log WHERE seq > ? ORDER BY seq LIMIT ?"), int64(after), mostEntries)
@@ -111,6 +113,8 @@ func (l logTable) End(ctx context.Context) (seq uint64, hash dblog.Hash, now tim
 
 // Cut deletes rows before the newest snapshot.
 func (l logTable) Cut(ctx context.Context, below uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	for {
 		query := l.s.dialect.prune("carillon_log", "seq", "seq < LEAST(?, (SELECT COALESCE(MAX(s.seq), 0) FROM carillon_snapshots s))")
 		done, err := l.in.ExecContext(ctx, l.s.dialect.ask(query), int64(below), prunedAtOnce)
@@ -171,6 +175,8 @@ func (l logTable) Release(ctx context.Context, node string, term uint64) error {
 
 // Newest is the newest snapshot.
 func (l logTable) Newest(ctx context.Context) (*dblog.Snapshot, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	var s dblog.Snapshot
 	var hash []byte
 	err := l.in.QueryRowContext(ctx, "SELECT seq, term, hash, parts FROM carillon_snapshots ORDER BY seq DESC LIMIT 1").Scan(&s.Seq, &s.Term, &hash, &s.Parts)
@@ -183,6 +189,8 @@ func (l logTable) Newest(ctx context.Context) (*dblog.Snapshot, error) {
 
 // Part reads a part of a snapshot.
 func (l logTable) Part(ctx context.Context, of dblog.Snapshot, n int) (part []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	err = l.in.QueryRowContext(ctx, l.s.dialect.ask("SELECT part FROM carillon_snapshot_parts WHERE seq = ? AND term = ? AND n = ?"), int64(of.Seq), int64(of.Term), n).Scan(&part)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
@@ -192,6 +200,8 @@ func (l logTable) Part(ctx context.Context, of dblog.Snapshot, n int) (part []by
 
 // PutPart writes a part of a snapshot.
 func (l logTable) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []byte) error {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	_, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshot_parts (seq, term, n, part) VALUES (?, ?, ?, ?)"), int64(of.Seq), int64(of.Term), n, part)
 	if taken(err) { // an attempt without an answer had written it
 		return nil
@@ -201,6 +211,8 @@ func (l logTable) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []
 
 // Publish completes a snapshot.
 func (l logTable) Publish(ctx context.Context, s dblog.Snapshot) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
 	done, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshots (seq, term, hash, parts) SELECT ?, ?, ?, ? FROM carillon_log l WHERE l.seq = ? AND l.hash = ? AND "+
 		"(SELECT COUNT(*) FROM carillon_snapshot_parts p WHERE p.seq = ? AND p.term = ?) = ? AND NOT EXISTS (SELECT 1 FROM carillon_snapshots n WHERE n.seq >= ?)"),
 		int64(s.Seq), int64(s.Term), s.Hash[:], s.Parts, int64(s.Seq), s.Hash[:], int64(s.Seq), int64(s.Term), s.Parts, int64(s.Seq))

@@ -3,7 +3,9 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strconv"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -17,10 +19,12 @@ import (
 // deleted after its run is in the log; one that is delivered twice finds its run there.
 
 const (
-	outboxPoll = 20 * time.Millisecond  // how often the leader reads the table while requests come
-	outboxIdle = 100 * time.Millisecond // and while none have come for outboxLull
-	outboxLull = 5 * time.Second
-	outboxPart = 1_000
+	outboxPoll  = 20 * time.Millisecond  // how often the leader reads the table while requests come
+	outboxIdle  = 100 * time.Millisecond // and while none have come for outboxLull
+	outboxLull  = 5 * time.Second
+	outboxPart  = 1_000
+	outboxBytes = 16 << 20 // that are read at once
+	outboxMost  = 4 << 20  // of a request
 )
 
 // Outbox is where programs leave requests for this store, by the actor.
@@ -40,12 +44,14 @@ func (s *Store) Deliver(ctx context.Context, leads func() bool, to metastore.App
 		n := 0
 		var err error
 		if now := leads(); now != led {
-			if led = now; led {
-				err = s.openUnreadable(ctx)
+			if err = s.openUnreadable(ctx); err == nil || !now {
+				led = now
 			}
 		}
 		if led && err == nil {
-			n, err = s.deliver(ctx, to)
+			delivering, cancel := context.WithTimeout(ctx, 2*patience)
+			n, err = s.deliver(delivering, to)
+			cancel()
 		}
 		if err != nil && ctx.Err() == nil {
 			s.episodes.Failed(slog.LevelWarn, "", "the outbox was not delivered", "err", err)
@@ -75,6 +81,7 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier) (n int, err e
 	var batch []kernel.Envelope
 	var ids []int64
 	var unreadable []any
+	size := 0
 	err = s.query(ctx, "read the outbox", func(scan func(...any) error) error {
 		var id int64
 		var b []byte
@@ -83,14 +90,20 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier) (n int, err e
 		}
 		n++
 		e, err := decodeRequest(b)
+		if size += len(b); b == nil {
+			err = fmt.Errorf("it has more than %d bytes", outboxMost)
+		}
 		if err != nil {
 			s.logger.Error("a request from a transaction cannot be read", "row", id, "err", err)
 			unreadable = append(unreadable, id)
 			return nil
 		}
 		ids, batch = append(ids, id), append(batch, e)
+		if size > outboxBytes {
+			return errEnough
+		}
 		return nil
-	}, "SELECT id, envelope FROM carillon_outbox WHERE refused_at IS NULL ORDER BY id LIMIT ?", outboxPart)
+	}, "SELECT id, CASE WHEN OCTET_LENGTH(envelope) <= "+strconv.Itoa(outboxMost)+" THEN envelope END FROM carillon_outbox WHERE refused_at IS NULL ORDER BY id LIMIT ?", outboxPart)
 	if err == nil && len(unreadable) > 0 {
 		err = s.listUnreadable(ctx, unreadable)
 	}

@@ -237,7 +237,7 @@ func TestEnqueuePgx(t *testing.T) {
 	s := led(t, Config{URL: url})
 	do(t, s, register("k"))
 	tabled(t, s, "k")
-	for _, q := range []string{"CREATE ROLE enqueuer", "GRANT INSERT ON carillon_outbox TO enqueuer", "GRANT SELECT ON carillon_jobs TO enqueuer"} {
+	for _, q := range []string{"CREATE ROLE enqueuer", "GRANT INSERT (envelope) ON carillon_outbox TO enqueuer", "GRANT SELECT ON carillon_jobs TO enqueuer"} {
 		if _, err := s.db.Exec(q); err != nil {
 			t.Fatal(err)
 		}

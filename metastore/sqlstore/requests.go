@@ -17,8 +17,9 @@ import (
 const (
 	requestTime = 30 * time.Second       // how long a request lasts whose caller sets no limit
 	requestPoll = 20 * time.Millisecond  // how often its caller looks for the answer, and the leader for more requests
-	requestIdle = 200 * time.Millisecond // and the leader while none come
-	requestPart = 32                     // that are read at once
+	requestIdle = 200 * time.Millisecond // and the leader while none have come for requestLull
+	requestLull = 5 * time.Second
+	requestPart = 32 // that are read at once
 )
 
 // Ask leaves a request for the leader and waits for its answer. What does not succeed in time may have been done.
@@ -68,7 +69,7 @@ func (s *Store) forgetRequest(id []byte) {
 func (s *Store) Answer(ctx context.Context, fn func(ctx context.Context, service string, from bus.Principal, request []byte) ([]byte, error)) {
 	a := answering{store: s, answer: fn, open: map[string]bool{}}
 	defer a.work.Wait()
-	swept := time.Time{}
+	swept, last := time.Time{}, time.Time{}
 	for {
 		n, err := a.read(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -80,6 +81,9 @@ func (s *Store) Answer(ctx context.Context, fn func(ctx context.Context, service
 		}
 		wait := requestIdle
 		if n > 0 {
+			last = time.Now()
+		}
+		if time.Since(last) < requestLull {
 			wait = requestPoll
 		}
 		select {

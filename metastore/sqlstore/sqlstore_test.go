@@ -23,7 +23,7 @@ func both(t *testing.T, fn func(t *testing.T, url string)) {
 }
 
 func envelope(k kernel.Command) kernel.Envelope {
-	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "client:test", Command: k}
 }
 
 func do(t testing.TB, s metastore.Applier, commands ...kernel.Command) []metastore.Result {

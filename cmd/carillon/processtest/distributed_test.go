@@ -47,7 +47,7 @@ func TestS3_26ThreeFireAShareEach(t *testing.T) {
 					"server", "--node", name, "--data", filepath.Join(dir, name), "--http", n.http, "--nats-addr", n.nats)
 				nodes[name] = n
 			}
-			store, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: url, Node: "test"})
+			store, err := sqlstore.Open(t.Context(), sqlstore.Config{URL: url, Node: "test", Copy: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -75,7 +75,7 @@ func (l *Log) serve(ctx context.Context, term uint64, since time.Time, lead func
 	switch {
 	case ctx.Err() != nil:
 		return nil
-	case leading.Err() != nil:
+	case leading.Err() != nil, errors.Is(err, replica.ErrAgain):
 		return errLost
 	case err == nil:
 		return errors.New("the leader's duties ended by themselves")

@@ -138,7 +138,7 @@ CREATE TABLE carillon_road (
 INSERT INTO carillon_road (one) VALUES (1);
 
 -- The processes that may connect to it as nodes, each by a token with this SHA-256, until a time.
-CREATE UNLOGGED TABLE carillon_peers (
+CREATE TABLE carillon_peers (
     token bytea PRIMARY KEY,
     node  text   NOT NULL,
     until bigint NOT NULL

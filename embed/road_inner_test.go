@@ -1,0 +1,58 @@
+package embed
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/internal/episode"
+	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
+)
+
+// A leader that hangs accepts connections and says nothing. Its followers turn away from it as often as they are told to,
+// although the library holds a lock for as long as it tries.
+func TestALeaderThatHangsIsLeft(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	server, err := embedded.Start(embedded.Config{Shut: true, Admit: refuseAll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Stop() }()
+	r := &road{server: server, log: slog.New(slog.DiscardHandler), episodes: episode.New(slog.New(slog.DiscardHandler)), services: map[string]*bus.Handler{},
+		out: true, known: sqlstore.Road{Term: 1, Address: l.Addr().String(), Certificate: make([]byte, 32)}}
+	for _, name := range []string{"a", "b", "c"} {
+		b, err := r.connect(t.Context(), bus.Principal{Tenant: "default", Role: bus.Node, Name: name})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+	}
+	turned := make(chan struct{})
+	go func() {
+		defer close(turned)
+		for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+			r.lead(false)
+			r.mu.Lock()
+			r.out = true
+			r.mu.Unlock()
+			time.Sleep(20 * time.Millisecond)
+		}
+		r.lead(true)
+	}()
+	select {
+	case <-turned:
+	case <-time.After(time.Minute):
+		t.Fatal("it hangs, too")
+	}
+	if err := r.settle(context.Background()); err != nil {
+		t.Error(err)
+	}
+}
