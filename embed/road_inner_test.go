@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 )
 
-// A leader that hangs accepts connections and says nothing. Its followers turn away from it as often as they are told to,
-// although the library holds a lock for as long as it tries.
+// A leader that hangs accepts connections and sends nothing. Its followers leave it each time that another one leads,
+// although the NATS library holds a lock while it connects.
 func TestALeaderThatHangsIsLeft(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -251,7 +251,7 @@ func TestHistoryBounds(t *testing.T) {
 	}
 }
 
-// A node that does not lead waits for nobody: while the leader that has filled the table's backlog is gone, it must be
+// A node that does not lead does not wait: while the leader that has filled the table's backlog is gone, it must be
 // able to read the log to its end and lead. One that stops leading no longer waits either.
 func TestHistoryBoundsTheLeaderOnly(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
