@@ -167,7 +167,7 @@ func (h *history) written(upTo uint64) {
 	if n == 0 {
 		return
 	}
-	clear(h.waiting[:n])
+	// Lists may be reading what was dropped. It stays in memory until the slice grows or is empty.
 	if h.waiting = h.waiting[n:]; len(h.waiting) == 0 {
 		h.waiting = nil
 	}

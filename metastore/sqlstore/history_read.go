@@ -91,7 +91,7 @@ func (h *history) List(ctx context.Context, q metastore.RunQuery) (page metastor
 	}
 	w := walk{q: &q, size: q.Size()}
 	h.mu.Lock()
-	waiting := h.waiting // its runs are never changed
+	waiting := h.waiting // its elements are never changed
 	h.mu.Unlock()
 	i, _ := slices.BinarySearchFunc(waiting, below, func(f finished, n uint64) int { return cmp.Compare(f.number, n) })
 	for _, f := range slices.Backward(waiting[:i]) {

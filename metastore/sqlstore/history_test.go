@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +61,45 @@ func eventually(t *testing.T, what string, is func() bool) {
 			t.Fatalf("never: %s", what)
 		}
 	}
+}
+
+// A list that is read while runs are written has all of them.
+func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		h, lead := historyOf(t, open(t, Config{URL: url}), 0)
+		lead(true)
+		const entries, each = 30, 200
+		var entry atomic.Uint64
+		var reading sync.WaitGroup
+		for range 2 {
+			reading.Go(func() {
+				for e := entry.Load(); e < entries; e = entry.Load() {
+					// The list starts at the second run of the entry that is being written, and ends at the first.
+					q := metastore.RunQuery{Tenant: "t", Limit: 1, Cursor: strconv.FormatUint((e+1)<<positionBits+2, 36)}
+					page, err := h.List(t.Context(), q)
+					if err != nil || e > 0 && len(page.Runs) == 0 {
+						t.Errorf("%d runs, %v", len(page.Runs), err)
+						return
+					}
+				}
+			})
+		}
+		for e := range uint64(entries) {
+			var part []*kernel.Run
+			for i := range each {
+				part = append(part, over(int(e)*each+i, time.Date(2026, 11, 26, 12, 0, int(e), 0, time.UTC)))
+			}
+			h.settle(e+1, part...)
+			if err := h.settled(t.Context()); err != nil {
+				t.Error(err)
+			}
+			entry.Store(e + 1)
+		}
+		reading.Wait()
+		if got := pages(t, h, metastore.RunQuery{Tenant: "t", Limit: metastore.MaxPage}); len(got) != entries*each {
+			t.Errorf("%d of %d runs", len(got), entries*each)
+		}
+	})
 }
 
 // Whatever part of the runs is in the table already, a list has all of them, once, in order, as one in memory has.
