@@ -139,16 +139,20 @@ func (o *ours) stop() {
 // secondKey is the key of the kth job that is due every second.
 func secondKey(k int) string { return fmt.Sprintf("bench.second-%d", k) }
 
-// handOurs is Carillon's worker process. The jobs that are due every second have no limit, as the peers have none.
-func handOurs(ctx context.Context, o order, t *tally) (leave func(), err error) {
-	run := jobs.TriggeredFunc[noArgs](func(ctx context.Context, a noArgs) error {
+// handler is a job that only counts.
+func handler(t *tally, how jobs.Options) jobs.Job {
+	return jobs.NewTriggered(jobs.TriggeredFunc[noArgs](func(ctx context.Context, a noArgs) error {
 		var due time.Time
 		if a.Report {
 			due = jobs.Attempt(ctx).Due
 		}
 		t.ran(a, due)
 		return nil
-	})
+	}), how)
+}
+
+// handOurs is Carillon's worker process. The jobs that are due every second have no limit, as the peers have none.
+func handOurs(ctx context.Context, o order, t *tally) (leave func(), err error) {
 	var list []jobs.Job
 	for k := range o.Keys {
 		a := hundredOf(o.First + k)
@@ -160,7 +164,7 @@ func handOurs(ctx context.Context, o order, t *tally) (leave func(), err error) 
 		list = append(list, jobs.NewRecurring(each, jobs.Options{Key: jobs.Key(secondKey(o.First + k)), Cron: o.Cron, MaxConcurrency: jobs.None}))
 	}
 	if o.Keys == 0 {
-		list = append(list, jobs.NewTriggered(run, jobs.Options{Key: "bench.noop", KeepSucceeded: jobs.None}), jobs.NewTriggered(run, jobs.Options{Key: "bench.soak"}))
+		list = append(list, handler(t, jobs.Options{Key: "bench.noop", KeepSucceeded: jobs.None}), handler(t, jobs.Options{Key: "bench.soak"}))
 	}
 	w, err := carillon.NewWorker(o.URL, worker.Config{App: "bench", Name: "bench", Slots: o.Slots}, list...)
 	if err != nil {

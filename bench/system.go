@@ -51,6 +51,7 @@ var systems = []entry{
 	{"carillon", "raft log of one voter, synced; NATS over loopback, in the server", 1, nil, func() system { return &ours{} }},
 	{"carillon postgres", "rows in PostgreSQL, fsync on", 1, []string{"postgres"}, func() system { return &ours{store: "postgres"} }},
 	{"carillon mariadb", "rows in MariaDB, flushed at each commit", 1, []string{"mariadbd"}, func() system { return &ours{store: "mariadb"} }},
+	{"carillon replicas", "two processes of one program on PostgreSQL, fsync on: one enqueues and leads, one works", 1, []string{"postgres"}, func() system { return &replicas{} }},
 	{"carillon memory", "keeps nothing", 1, nil, func() system { return &ours{store: "memory"} }},
 	{"carillon external", "raft log of one voter, synced; NATS in a process of its own", 1, nil, func() system { return &ours{external: true} }},
 	{"carillon three", "three processes on this machine with a copy of the raft log each, synced, and a NATS server each", 1, nil, func() system { return &ours{nodes: 3} }},

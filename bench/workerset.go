@@ -106,6 +106,8 @@ func workProcess(text string) error {
 	switch o.System {
 	case "carillon":
 		leave, err = handOurs(ctx, o, t)
+	case "replicas":
+		leave, err = handReplica(ctx, o, t)
 	case "river":
 		leave, err = handRiver(ctx, o, t)
 	case "asynq":

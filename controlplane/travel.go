@@ -13,14 +13,17 @@ import (
 )
 
 // Every commit waits for the disk, and one follows the other. So while commits follow each other closely, the end of a
-// run for which nothing waits has none of its own: it travels with the next commit, which comes within a millisecond.
+// run for which nothing waits has none of its own: it travels with the next commit, which comes within milliseconds.
 
 const (
-	// patience is how long an end waits for a commit to travel with.
-	patience = time.Millisecond
+	// patience is how long an end waits for a commit to travel with: two of a database may take that long.
+	patience = 4 * time.Millisecond
 	// closely is the time in which the last paces commits were asked for, if they follow each other closely.
-	closely = 4 * time.Millisecond
+	closely = 16 * time.Millisecond
 	paces   = 4
+	// mostAlone is how many ends go by themselves at most after some have waited in vain, as when the program that
+	// requests runs waits for each end.
+	mostAlone = 63
 	// fewEnds is how many ends wait at most: more are worth a commit of their own.
 	fewEnds = 64
 )
@@ -33,6 +36,8 @@ type travel struct {
 	waiting []*rider
 	ends    int // of the waiting
 	timer   *time.Timer
+	vain    int // how many ends are to go by themselves when one waits in vain again
+	alone   int // how many still do
 }
 
 // rider is a batch of ends that waits.
@@ -48,6 +53,10 @@ func (t *travel) join(batch []kernel.Envelope) *rider {
 	defer t.mu.Unlock()
 	since := time.Since(t.asked[t.next])
 	if since == 0 || since > closely || t.ends+len(batch) > fewEnds { // 0: virtual time, which moves only while all goroutines wait
+		return nil
+	}
+	if t.alone > 0 {
+		t.alone--
 		return nil
 	}
 	r := &rider{batch: batch, done: make(chan struct{})}
@@ -66,6 +75,9 @@ func (t *travel) leave(ends bool) []*rider {
 		t.asked[t.next] = time.Now()
 		t.next = (t.next + 1) % paces
 	}
+	if len(t.waiting) > 0 {
+		t.vain = 0
+	}
 	return t.take()
 }
 
@@ -82,6 +94,10 @@ func (t *travel) take() []*rider {
 func (t *travel) give() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if len(t.waiting) > 0 {
+		t.vain = min(2*t.vain+1, mostAlone)
+		t.alone = t.vain
+	}
 	for _, r := range t.take() {
 		close(r.done)
 	}

@@ -96,6 +96,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, -late)
 			defer cancel()
+			ctx = unhurried{ctx}
 		}
 		var allowed []kernel.Envelope
 		if refusals, allowed = s.judge(ctx, from, batch); len(allowed) > 0 {
@@ -122,6 +123,13 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	moment{s.clock.id, s.clock.now()}.put(b[1:])
 	return b, nil
 }
+
+// unhurried hides the deadline of a context, which ends by it all the same. The sender of a request does not wait for
+// this goroutine, so a commit may use it (see metastore.Group): its stack has grown, which a new one's has to at each
+// commit.
+type unhurried struct{ context.Context }
+
+func (unhurried) Deadline() (time.Time, bool) { return time.Time{}, false }
 
 // judge returns the commands that from may send, and a refusal for each of the others; no refusals if there are none.
 func (s *server) judge(ctx context.Context, from bus.Principal, batch []kernel.Envelope) (refusals []error, allowed []kernel.Envelope) {
