@@ -51,10 +51,11 @@ type fixture struct {
 
 // setup configures a cluster.
 type setup struct {
-	memory   bool   // the store keeps nothing
-	store    string // URL of a database that keeps the rows; "" = the data directory
-	external bool   // NATS runs in a process of its own
-	nodes    int    // of a cluster; 0 = one server alone
+	memory   bool    // the store keeps nothing
+	store    string  // URL of a database that keeps the rows; "" = the data directory
+	external bool    // NATS runs in a process of its own
+	nodes    int     // of a cluster; 0 = one server alone
+	db       *server // the database, if it is the fixture's own; nil = there is none
 }
 
 // build starts a server.
@@ -147,6 +148,9 @@ func (h *fixture) serve(ctx context.Context) error {
 	}
 	h.server = exec.CommandContext(ctx, h.program, args...)
 	h.server.Env, h.server.SysProcAttr = append(os.Environ(), "CARILLON_LOG_LEVEL=warn", "CARILLON_LIMITS_JOBS_PER_APP=1000000"), bound()
+	if h.db != nil {
+		h.server.Env = append(h.server.Env, "CARILLON_RETENTION_BYTES=0") // ten million runs are more than the default
+	}
 	if *verbose {
 		h.server.Stderr, h.server.Stdout = os.Stderr, os.Stderr
 	}
@@ -318,6 +322,10 @@ func (h *fixture) close() {
 		}
 	}
 	_ = os.RemoveAll(h.dir)
+	if h.db != nil {
+		h.db.stop()
+		_ = os.RemoveAll(filepath.Dir(h.db.dir))
+	}
 }
 
 // startLine is how a worker reports when a handler began.

@@ -27,6 +27,9 @@
 //	go run . idle        what the server costs with 100,000 jobs of which none is due
 //	go run . finished    ten million finished runs: what they weigh, and whether the last are as fast as the first
 //	go run . sizes       throughput by the number of runs in a call; payloads: by the bytes of a run; backlog: by what waits
+//	go run . takeover    a million unfinished runs, with -database: until another process leads them
+//	go run . tenmillion  in PostgreSQL: the same work before and after ten million finished runs are in the table
+//	go run . held        with -database: requests while a transaction of somebody else holds a snapshot for ten minutes
 //	go run . all         the quicker ones of them
 package main
 
@@ -44,6 +47,7 @@ import (
 
 var (
 	memory      = flag.Bool("memory", false, "use the memory store")
+	store       = flag.String("database", "postgres", "of scenarios that are about one: postgres or mariadb")
 	count       = flag.Int("n", 0, "how many jobs (default: the scenario's)")
 	slots       = flag.Int("slots", 0, "slots of the worker; 0 = no limit")
 	profile     = flag.String("profile", "", "write CPU profiles of the client, the worker and the server's first 20 seconds to this directory")
@@ -125,7 +129,7 @@ func begin() error {
 var scenarios = map[string]func(context.Context, *fixture) (map[string]float64, error){
 	"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey, "pages": pages,
 	"uneven": uneven, "deadhost": deadHost, "flooded": flooded,
-	"definitions": definitions, "idle": idle, "finished": finished, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
+	"definitions": definitions, "idle": idle, "finished": finished, "takeover": takeover, "tenmillion": tenMillion, "held": held, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
 }
 
 func print(l line) { _ = json.NewEncoder(os.Stdout).Encode(l) }

@@ -47,9 +47,12 @@ var plans = map[string][]part{
 			{"carillon", "fires,together", 3, single},
 		}},
 		{name: "stores", about: "other stores, and a cluster of three", turns: []turns{
-			{"carillon,carillon three,carillon postgres,carillon mariadb,river tuned", "batch,x16", 3, single},
+			{"carillon,carillon three", "batch,x16", 3, single},
 			{"carillon,carillon three,carillon postgres,carillon mariadb", "latency200,delayed", 1, single},
 		}},
+		{name: "databases", about: "rows in a database, by itself and beside River", turns: []turns{
+			{"carillon postgres,carillon replicas,carillon mariadb,river tuned", "batch,x1,x16,latency200", 3, single},
+		}, alone: []string{"takeover", "tenmillion", "held"}},
 		{name: "large", about: "a million jobs, and what a hundred thousand cost while nothing happens", alone: []string{"definitions", "idle", "heap", "onekey"}},
 		{name: "fairness", about: "a slow worker, a dead host, an app that floods", alone: []string{"uneven", "deadhost", "flooded"}},
 		{name: "finished", about: "ten million runs", alone: []string{"finished"}},
@@ -225,7 +228,15 @@ func one(name string, out func(line)) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
 	defer cancel()
 	before := load()
-	h, err := build(ctx, setup{memory: *memory})
+	system := "carillon"
+	var h *fixture
+	var err error
+	if inDatabase[name] {
+		system += " " + *store
+		h, err = buildOn(ctx, *store)
+	} else {
+		h, err = build(ctx, setup{memory: *memory})
+	}
 	if err != nil {
 		return err
 	}
@@ -234,7 +245,6 @@ func one(name string, out func(line)) error {
 	if err != nil {
 		return err
 	}
-	system := "carillon"
 	if *memory {
 		system = "carillon memory"
 	}

@@ -137,6 +137,20 @@ func (s *server) mariadb(ctx context.Context, args []string) error {
 	return err
 }
 
+// open connects to a SQL database.
+func (s *server) open() (*sql.DB, error) {
+	if s.url.Scheme == "postgres" {
+		return sql.Open("pgx", s.url.String())
+	}
+	c := mysql.NewConfig()
+	c.User, c.DBName, c.Net, c.Addr = "root", "bench", "unix", filepath.Join(s.dir, "socket")
+	connector, err := mysql.NewConnector(c)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
 // redis keeps its data by an append-only file or not at all: no snapshots, which would fork while it is measured.
 func (s *server) redis(ctx context.Context, args []string) error {
 	socket := filepath.Join(s.dir, "socket")

@@ -131,6 +131,42 @@ func TestCurves(t *testing.T) {
 	}
 }
 
+// Each scenario about a database has its figures.
+func TestDatabases(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		kind  string
+		wants []string
+	}{
+		"takeover":   {"mariadb", []string{"warm_enqueues_s", "cold_enqueues_s"}},
+		"held":       {"mariadb", []string{"before_p99_ms", "held_p99_ms"}},
+		"tenmillion": {"postgres", []string{"before_jobs_per_s", "after_jobs_per_s", "bytes_per_row"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := find(map[string]string{"mariadb": "mariadbd", "postgres": "postgres"}[c.kind]); err != nil {
+				tests.Missing(t, err.Error())
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			h, err := buildOn(ctx, c.kind)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer h.close()
+			figures, err := scenarios[name](ctx, h)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range c.wants {
+				if figures[want] <= 0 {
+					t.Errorf("%s is not in %v", want, figures)
+				}
+			}
+		})
+	}
+}
+
 // A soak of some seconds sends at its rate, and has sampled everything. One with too few samples after a stall is
 // repeated.
 func TestSoak(t *testing.T) {
