@@ -39,6 +39,10 @@ type dialect struct {
 	// instant is a time in Unix nanoseconds, in a question mark, as columns have it; now is the current one, and idBytes is
 	// the bytes of the column id.
 	instant, now, idBytes string
+	// storedAt is when a run was stored, in Unix microseconds.
+	storedAt string
+	// everyJob queries the jobs of finished runs.
+	everyJob string
 	// size queries the bytes of finished runs on disk, including space that is free for reuse.
 	size string
 	// uuid is an ID as an argument.

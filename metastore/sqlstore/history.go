@@ -51,6 +51,7 @@ type history struct {
 	moved   chan struct{} // closed when some leave
 	more    chan struct{} // has one when some come
 	hurried chan struct{} // has one when they are to be written now
+	growth  growth        // of the table
 
 	ctx    context.Context // ends with close
 	stop   context.CancelFunc
@@ -86,7 +87,7 @@ type historyConfig struct {
 // newHistory follows the table until close.
 func newHistory(c historyConfig) *history {
 	h := &history{dialect: c.dialect, db: c.db, episodes: c.episodes, limit: cmp.Or(c.limit, historyBuffer), byEnd: c.byEnd, byName: map[[2]string]*kernel.Run{},
-		moved: make(chan struct{}), more: make(chan struct{}, 1), hurried: make(chan struct{}, 1), leads: c.leads}
+		moved: make(chan struct{}), more: make(chan struct{}, 1), hurried: make(chan struct{}, 1), leads: c.leads, growth: growth{of: map[jobName]written{}}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.duties.Go(h.write)
 	return h
@@ -292,6 +293,7 @@ func (h *history) step(ctx context.Context) error {
 	if done, err := h.put(ctx, mark, last, part); err != nil || !done {
 		return err // the mark tells what became of it
 	}
+	h.grew(mark, last, part)
 	h.written(last)
 	return nil
 }

@@ -22,21 +22,72 @@ const (
 	repeated = time.Minute
 	// measuredEvery is after how many passes the runs are measured again, while the table is larger than allowed.
 	measuredEvery = 60
+	// surplus is the part of the runs that a job keeps which it may have too many: to find the first that is too old, as
+	// many are read as it keeps.
+	surplus = 100
 )
+
+// jobName is a job by tenant and key.
+type jobName [2]string
 
 // purging is what a pass leaves for the next one.
 type purging struct {
-	mu     sync.Mutex                // one pass at a time
-	jobs   map[[2]string]kernel.Kept // that have finished runs, and what the last pass kept of them
-	young  map[[2]string]bool        // that have too many of them, still too young to purge
-	upTo   int64                     // number of the last run that was read
+	mu     sync.Mutex              // one pass at a time
+	jobs   map[jobName]kernel.Kept // that have finished runs, and what the last pass kept of them
+	young  map[jobName]bool        // that have too many of them, still too young to purge
+	extra  map[jobName]written     // that the table got since those of a job were last counted
+	oldest map[jobName]time.Time   // no run of the job was stored before; only of some jobs
 	passes int
 }
 
-// Retain purges. The first pass of a process reads all jobs; later ones bound the numbers of those with newly ended runs,
-// or of which fewer are kept now.
+// written counts runs that the table got.
+type written struct{ succeeded, others int }
+
+// growth is the runs that the table got since the last pass.
+type growth struct {
+	whole bool // other nodes wrote some
+	upTo  uint64
+	of    map[jobName]written
+}
+
+// grew notes the runs that this node wrote.
+func (h *history) grew(from, to uint64, part []finished) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := &h.growth
+	g.whole, g.upTo = g.whole || g.upTo != from, to
+	for i := range part {
+		run := part[i].run
+		name := jobName{string(run.Tenant), string(run.Key)}
+		w := g.of[name]
+		if run.State == jobs.Succeeded {
+			w.succeeded++
+		} else {
+			w.others++
+		}
+		g.of[name] = w
+	}
+}
+
+// grown returns what the table got, and begins anew.
+func (h *history) grown(mark uint64) growth {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	g := h.growth
+	g.whole = g.whole || g.upTo != mark
+	h.growth = growth{upTo: mark, of: map[jobName]written{}}
+	return g
+}
+
+// Retain purges. A pass looks at the jobs of which this process has written runs since the one before, and at those of
+// which fewer are kept now; at all jobs after other processes have written some.
 func (h *history) Retain(ctx context.Context, r metastore.Retention) (done metastore.Retained, err error) {
+	h.purging.mu.Lock()
+	defer h.purging.mu.Unlock()
 	if done.Dropped, err = h.purge(ctx, r); err != nil {
+		h.mu.Lock()
+		h.growth.whole = true
+		h.mu.Unlock()
 		return done, err
 	}
 	return done, h.query(ctx, "measure finished runs", func(scan func(...any) error) error { return scan(&done.Bytes) }, h.dialect.size)
@@ -53,58 +104,59 @@ func (h *history) query(ctx context.Context, what string, fn func(scan func(...a
 
 func (h *history) purge(ctx context.Context, r metastore.Retention) (dropped int, err error) {
 	p := &h.purging
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	upTo := p.upTo
-	if err := h.query(ctx, "search finished runs", func(scan func(...any) error) error { return scan(&upTo) }, "SELECT upto FROM carillon_mark WHERE one = 1"); err != nil {
-		return 0, err
-	}
-	grown := map[[2]string]bool{}
-	known := map[[2]string]bool{}
-	active, err := h.jobsWhere(ctx, "number > ? AND number <= ?", p.upTo, upTo)
+	mark, err := h.mark(ctx)
 	if err != nil {
-		return 0, err
+		return 0, h.failed("search finished runs", err)
 	}
-	for _, name := range active {
-		grown[name], known[name] = true, true
+	g := h.grown(mark)
+	known := map[jobName]bool{}
+	if g.whole || p.jobs == nil {
+		g.whole = true
+		if known, err = h.everyJob(ctx); err != nil {
+			return 0, err
+		}
 	}
 	for name := range p.jobs {
+		known[name] = known[name] || !g.whole
+	}
+	for name := range g.of {
 		known[name] = true
 	}
-	kept := map[[2]string]kernel.Kept{}
-	oldest, newest := r.Now, time.Time{} // what some job keeps, and what none keeps
-	for name := range known {
+	kept, young, extra := map[jobName]kernel.Kept{}, map[jobName]bool{}, map[jobName]written{}
+	oldest := r.Now // what some job keeps
+	for name, has := range known {
+		if !has {
+			continue
+		}
 		k, err := r.Of(jobs.Tenant(name[0]), jobs.Key(name[1]))
 		if err != nil {
-			return 0, err
+			return dropped, err
 		}
 		if last := r.Now.Add(-repeated); k.Since.After(last) {
 			k.Since = last
 		}
-		if was := p.jobs[name]; k.Succeeded != was.Succeeded || k.Others != was.Others || p.young[name] {
-			grown[name] = true
-		}
 		if kept[name] = k; k.Since.Before(oldest) {
 			oldest = k.Since
 		}
-		if k.Since.After(newest) {
-			newest = k.Since
-		}
-	}
-	young := map[[2]string]bool{}
-	for name := range grown {
+		was, n := p.jobs[name], p.extra[name]
+		all := g.whole || p.young[name] || k.Succeeded != was.Succeeded || k.Others != was.Others
+		n.succeeded, n.others = n.succeeded+g.of[name].succeeded, n.others+g.of[name].others
 		for _, c := range []struct {
-			most  int
-			state string
-		}{{kept[name].Succeeded, "state = 'Succeeded'"}, {kept[name].Others, "state <> 'Succeeded'"}} {
-			n, early, err := h.keepNewest(ctx, name, c.most, c.state, kept[name].Young)
-			if dropped += n; err != nil {
+			more, most int
+			state      string
+			counted    *int
+		}{{n.succeeded, k.Succeeded, "state = 'Succeeded'", &n.succeeded}, {n.others, k.Others, "state <> 'Succeeded'", &n.others}} {
+			if !all && (c.more == 0 || c.more < c.most/surplus) {
+				continue
+			}
+			done, early, err := h.keepNewest(ctx, name, c.most, c.state, k.Young)
+			if dropped += done; err != nil {
 				return dropped, err
 			}
-			if early {
-				young[name] = true
-			}
+			young[name] = young[name] || early
+			*c.counted = 0
 		}
+		extra[name] = n
 	}
 	if h.dialect.dropDays != nil && len(kept) > 0 {
 		n, err := h.dialect.dropDays(ctx, h.db, oldest)
@@ -112,17 +164,22 @@ func (h *history) purge(ctx context.Context, r metastore.Retention) (dropped int
 			return dropped, h.failed("purge the finished runs of a day", err)
 		}
 	}
-	aged, err := h.jobsWhere(ctx, "stored_at < "+h.dialect.instant, newest.UnixNano())
-	if err != nil {
-		return dropped, err
-	}
-	for _, name := range aged {
-		n, err := h.drop(ctx, "tenant = ? AND job = ? AND stored_at < "+h.dialect.instant, name[0], name[1], nanos(kept[name].Since))
-		if dropped += n; err != nil {
-			return dropped, err
+	last := map[jobName]time.Time{}
+	for name, k := range kept {
+		at, has := p.oldest[name]
+		if !k.Since.IsZero() && (!has || at.Before(k.Since)) {
+			n := 0
+			n, at, err = h.drop(ctx, name, k.Since, "")
+			if dropped += n; err != nil {
+				return dropped, err
+			}
+			has = !at.IsZero()
+		}
+		if has {
+			last[name] = at
 		}
 	}
-	p.upTo, p.jobs, p.young = upTo, kept, young
+	p.jobs, p.young, p.extra, p.oldest = kept, young, extra, last
 	if r.Bytes > 0 && p.passes%measuredEvery == 0 {
 		n, err := h.fit(ctx, r.Bytes)
 		if dropped += n; err != nil {
@@ -133,77 +190,88 @@ func (h *history) purge(ctx context.Context, r metastore.Retention) (dropped int
 	return dropped, nil
 }
 
-// jobsWhere are the jobs of finished runs that fit.
-func (h *history) jobsWhere(ctx context.Context, which string, args ...any) (names [][2]string, err error) {
+// everyJob is the jobs of finished runs.
+func (h *history) everyJob(ctx context.Context) (names map[jobName]bool, err error) {
+	names = map[jobName]bool{}
 	err = h.query(ctx, "search finished runs", func(scan func(...any) error) error {
-		var name [2]string
+		var name jobName
 		err := scan(&name[0], &name[1])
-		names = append(names, name)
+		names[name] = true
 		return err
-	}, "SELECT DISTINCT tenant, job FROM carillon_runs WHERE "+which, args...)
+	}, h.dialect.everyJob)
 	return names, err
+}
+
+// drop purges the runs of a job that fit and were stored before a time, if it is not zero. It returns when the first of
+// the others was stored; zero = there is none. Runs are stored in the order of their numbers, so it reads no more.
+func (h *history) drop(ctx context.Context, name jobName, before time.Time, and string, args ...any) (dropped int, first time.Time, err error) {
+	args = append([]any{name[0], name[1]}, append(args, prunedAtOnce)...)
+	for first.IsZero() {
+		var some []row
+		err := h.query(ctx, "search finished runs", func(scan func(...any) error) error {
+			var r row
+			var at int64
+			if err := scan(&r.number, &r.id, &at); err != nil {
+				return err
+			}
+			if t := time.UnixMicro(at); !before.IsZero() && !t.Before(before) {
+				first = t
+				return errEnough
+			}
+			some = append(some, r)
+			return nil
+		}, "SELECT number, "+h.dialect.idBytes+", "+h.dialect.storedAt+" FROM carillon_runs WHERE tenant = ? AND job = ?"+and+" ORDER BY number LIMIT ?", args...)
+		if err != nil || len(some) == 0 {
+			return dropped, first, err
+		}
+		n, err := h.delete(ctx, name[0], some)
+		if dropped += n; err != nil {
+			return dropped, time.Time{}, err
+		}
+	}
+	return dropped, first, nil
+}
+
+// row is a finished run to be purged.
+type row struct {
+	number int64
+	id     []byte
 }
 
 // keepNewest purges all finished runs of a job in some states but so many (0 = none is purged), and but young ones. early
 // reports that there are such.
-func (h *history) keepNewest(ctx context.Context, name [2]string, most int, state string, young time.Time) (dropped int, early bool, err error) {
+func (h *history) keepNewest(ctx context.Context, name jobName, most int, state string, young time.Time) (dropped int, early bool, err error) {
 	if most <= 0 {
 		return 0, false, nil
 	}
-	which := "tenant = ? AND job = ? AND " + state
 	last := int64(-1)
-	isYoung := false
-	err = h.query(ctx, "search finished runs", func(scan func(...any) error) error { return scan(&last, &isYoung) },
-		"SELECT number, stored_at >= "+h.dialect.instant+" FROM carillon_runs WHERE "+which+" ORDER BY number DESC LIMIT 1 OFFSET ?", young.UnixNano(), name[0], name[1], most)
+	err = h.query(ctx, "search finished runs", func(scan func(...any) error) error { return scan(&last) },
+		"SELECT number FROM carillon_runs WHERE tenant = ? AND job = ? AND "+state+" ORDER BY number DESC LIMIT 1 OFFSET ?", name[0], name[1], most)
 	if err != nil || last < 0 {
 		return 0, false, err
 	}
-	if young.IsZero() {
-		dropped, err = h.drop(ctx, which+" AND number <= ?", name[0], name[1], last)
-		return dropped, false, err
-	}
-	dropped, err = h.drop(ctx, which+" AND number <= ? AND stored_at < "+h.dialect.instant, name[0], name[1], last, young.UnixNano())
-	return dropped, isYoung, err
+	dropped, first, err := h.drop(ctx, name, young, " AND "+state+" AND number <= ?", last)
+	return dropped, !first.IsZero(), err
 }
 
-// drop purges the runs that fit, and their log lines.
-func (h *history) drop(ctx context.Context, which string, args ...any) (dropped int, err error) {
-	for {
-		var numbers []any
-		ids := map[string][]any{} // by tenant
-		err := h.query(ctx, "search finished runs", func(scan func(...any) error) error {
-			var number int64
-			var tenant string
-			var id []byte
-			err := scan(&number, &tenant, &id)
-			numbers, ids[tenant] = append(numbers, number), append(ids[tenant], id)
-			return err
-		}, "SELECT number, tenant, "+h.dialect.idBytes+" FROM carillon_runs WHERE "+which+" ORDER BY number LIMIT ?", append(append([]any{}, args...), prunedAtOnce)...)
-		if err != nil {
-			return dropped, err
-		}
-		if len(numbers) == 0 {
-			return dropped, nil
-		}
-		for tenant, some := range ids {
-			if _, err := h.db.ExecContext(ctx, h.dialect.ask("DELETE FROM carillon_logs WHERE tenant = ? AND run IN "+marks(len(some))), append([]any{tenant}, some...)...); err != nil {
-				return dropped, h.failed("purge log lines", err)
-			}
-			// By the tenant, too: the index on numbers begins with it.
-			done, err := h.db.ExecContext(ctx, h.dialect.ask("DELETE FROM carillon_runs WHERE tenant = ? AND number IN "+marks(len(numbers))), append([]any{tenant}, numbers...)...)
-			if err != nil {
-				return dropped, h.failed("purge finished runs", err)
-			}
-			n, err := done.RowsAffected()
-			if err != nil {
-				return dropped, err
-			}
-			dropped += int(n)
-		}
-		if len(numbers) < prunedAtOnce {
-			return dropped, nil
-		}
+// delete purges runs of a tenant, and their log lines.
+func (h *history) delete(ctx context.Context, tenant string, some []row) (dropped int, err error) {
+	if len(some) == 0 {
+		return 0, nil
 	}
+	numbers, ids := []any{tenant}, []any{tenant}
+	for _, r := range some {
+		numbers, ids = append(numbers, r.number), append(ids, r.id)
+	}
+	if _, err := h.db.ExecContext(ctx, h.dialect.ask("DELETE FROM carillon_logs WHERE tenant = ? AND run IN "+marks(len(some))), ids...); err != nil {
+		return 0, h.failed("purge log lines", err)
+	}
+	done, err := h.db.ExecContext(ctx, h.dialect.ask("DELETE FROM carillon_runs WHERE tenant = ? AND number IN "+marks(len(some))), numbers...)
+	if err != nil {
+		return 0, h.failed("purge finished runs", err)
+	}
+	n, err := done.RowsAffected()
+	return int(n), err
 }
 
 // fit purges the oldest runs while all of them take more bytes than allowed. A smaller table is not read.
@@ -216,21 +284,54 @@ func (h *history) fit(ctx context.Context, most int64) (dropped int, err error) 
 	if err := h.query(ctx, "measure finished runs", number, "SELECT COALESCE(SUM(OCTET_LENGTH(body)), 0) FROM carillon_runs"); err != nil {
 		return 0, err
 	}
-	for size > most {
-		last, n := int64(-1), 0
-		err := h.query(ctx, "measure finished runs", func(scan func(...any) error) error {
-			var at, bytes int64
-			err := scan(&at, &bytes)
-			if size > most {
-				size, last, n = size-bytes, at, n+1
+	// The oldest of each tenant, which has an index by number.
+	type old struct {
+		row
+		size int64
+	}
+	oldest := map[string][]old{}
+	for name := range h.purging.jobs {
+		oldest[name[0]] = nil
+	}
+	out := map[string][]row{}
+	flush := func(tenant string) error {
+		n, err := h.delete(ctx, tenant, out[tenant])
+		dropped += n
+		delete(out, tenant)
+		return err
+	}
+	for size > most && len(oldest) > 0 {
+		next := ""
+		for tenant, list := range oldest {
+			if len(list) == 0 {
+				if err := flush(tenant); err != nil {
+					return dropped, err
+				}
+				if err := h.query(ctx, "measure finished runs", func(scan func(...any) error) error {
+					var o old
+					err := scan(&o.number, &o.id, &o.size)
+					list = append(list, o)
+					return err
+				}, "SELECT number, "+h.dialect.idBytes+", OCTET_LENGTH(body) FROM carillon_runs WHERE tenant = ? ORDER BY number LIMIT ?", tenant, prunedAtOnce); err != nil {
+					return dropped, err
+				}
+				if oldest[tenant] = list; len(list) == 0 {
+					delete(oldest, tenant)
+					continue
+				}
 			}
-			return err
-		}, "SELECT number, OCTET_LENGTH(body) FROM carillon_runs ORDER BY number LIMIT ?", prunedAtOnce)
-		if err != nil || n == 0 {
-			return dropped, err
+			if next == "" || list[0].number < oldest[next][0].number {
+				next = tenant
+			}
 		}
-		done, err := h.drop(ctx, "number <= ?", last)
-		if dropped += done; err != nil {
+		if next != "" {
+			first := oldest[next][0]
+			oldest[next], out[next] = oldest[next][1:], append(out[next], first.row)
+			size -= first.size
+		}
+	}
+	for tenant := range out {
+		if err := flush(tenant); err != nil {
 			return dropped, err
 		}
 	}

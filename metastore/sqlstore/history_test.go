@@ -510,6 +510,49 @@ func TestHistoryIsPurged(t *testing.T) {
 	})
 }
 
+// A process purges what others have written before it led.
+func TestRunsOfOthersArePurged(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		at := time.Now().Add(-time.Hour)
+		r := metastore.Retention{Now: time.Now(), Of: func(jobs.Tenant, jobs.Key) (kernel.Kept, error) { return kernel.Kept{Succeeded: 3}, nil }}
+		n := 0
+		writes := func(h *history, lead func(bool), entry uint64) {
+			for range 5 {
+				n++
+				h.settle(entry, over(n, at))
+				entry++
+			}
+			lead(true)
+			if err := h.settled(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			lead(false)
+		}
+		a, leadA := historyOf(t, s, 0)
+		b, leadB := historyOf(t, s, 0)
+		writes(a, leadA, 1)
+		for i, pass := range []struct {
+			by      *history
+			dropped int
+		}{{a, 2}, {a, 0}} {
+			if done, err := pass.by.Retain(t.Context(), r); err != nil || done.Dropped != pass.dropped {
+				t.Errorf("pass %d: %d are purged, %v; want %d", i, done.Dropped, err, pass.dropped)
+			}
+		}
+		b.forget()
+		writes(b, leadB, 10)
+		if done, err := a.Retain(t.Context(), r); err != nil || done.Dropped != 5 {
+			t.Errorf("%d of another process are purged, %v; want 5", done.Dropped, err)
+		}
+		writes(b, leadB, 20)
+		writes(a, leadA, 30)
+		if done, err := a.Retain(t.Context(), r); err != nil || done.Dropped != 10 {
+			t.Errorf("%d of both are purged, %v; want 10", done.Dropped, err)
+		}
+	})
+}
+
 // BenchmarkHistory is what a run takes to be written, behind commits.
 func BenchmarkHistory(b *testing.B) {
 	for name, kind := range map[string]*sqltest.Kind{"postgres": sqltest.Postgres, "mariadb": sqltest.MariaDB} {

@@ -40,14 +40,16 @@ var mariadb = &dialect{
 	ended: "ended_at",
 	now:   "SYSDATE(6)",
 	// A scan of the table would wait for all transactions with requests.
-	unbox:   "DELETE o FROM carillon_outbox AS o FORCE INDEX (PRIMARY) WHERE o.id IN ",
-	instant: mariadbInstant("?"),
-	idBytes: "id",
-	size:    "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'carillon_runs'",
-	uuid:    func(id jobs.ID) any { return id[:] },
-	dump:    "mariadb-dump --single-transaction DATABASE > carillon.sql",
-	analyze: "ANALYZE TABLE ",
-	files:   "migrations/mariadb",
+	unbox:    "DELETE o FROM carillon_outbox AS o FORCE INDEX (PRIMARY) WHERE o.id IN ",
+	instant:  mariadbInstant("?"),
+	idBytes:  "id",
+	storedAt: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', stored_at)",
+	everyJob: "SELECT DISTINCT tenant, job FROM carillon_runs", // it goes from job to job in the index
+	size:     "SELECT COALESCE(SUM(data_length + index_length), 0) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'carillon_runs'",
+	uuid:     func(id jobs.ID) any { return id[:] },
+	dump:     "mariadb-dump --single-transaction DATABASE > carillon.sql",
+	analyze:  "ANALYZE TABLE ",
+	files:    "migrations/mariadb",
 	// Each statement commits by itself there, so each may run twice.
 	lock: func(ctx context.Context, db *sql.DB) (unlock func() error, err error) {
 		c, err := db.Conn(ctx)

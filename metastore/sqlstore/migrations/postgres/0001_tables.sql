@@ -70,6 +70,7 @@ CREATE INDEX carillon_runs_number ON carillon_runs (tenant, number);
 CREATE INDEX carillon_runs_id     ON carillon_runs (tenant, id);
 CREATE INDEX carillon_runs_job    ON carillon_runs (tenant, job, number);
 CREATE INDEX carillon_runs_state  ON carillon_runs (tenant, state, number) WHERE state <> 'Succeeded';
+CREATE INDEX carillon_runs_others ON carillon_runs (tenant, job, number) WHERE state <> 'Succeeded';
 CREATE INDEX carillon_runs_parent ON carillon_runs (tenant, parent, number) WHERE parent IS NOT NULL;
 
 -- The jobs as they are now, for queries of yours, and for requests in transactions.
