@@ -34,6 +34,7 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 		writing, stop := context.WithCancel(ctx)
 		defer stop()
 		duties.Go(func() { s.writeJobs(writing, term) })
+		duties.Go(func() { s.prove(writing) })
 		return lead(ctx, term)
 	})
 	if s.broken.Err() != nil {

@@ -130,7 +130,8 @@ func (l logTable) Cut(ctx context.Context, below uint64) error {
 // Take begins a term.
 func (l logTable) Take(ctx context.Context, node string, after uint64, lease time.Duration) (term uint64, err error) {
 	s := l.s
-	free, mine, asked := s.free(ctx)
+	sent := time.Now()
+	over, free, mine, asked := s.free(ctx)
 	if asked && !free {
 		s.let(ctx)
 		return 0, nil
@@ -148,8 +149,18 @@ func (l logTable) Take(ctx context.Context, node string, after uint64, lease tim
 			err = l.in.QueryRowContext(ctx, s.dialect.ask("SELECT term FROM carillon_leader WHERE one = 1 AND node = ?"), node).Scan(&term)
 		}
 	}
-	if err != nil || term == 0 {
+	switch {
+	case err != nil || term == 0:
 		s.let(ctx)
+	case !mine:
+		s.session.sure.Store(nil)
+	default:
+		if s.session.proved(sent); !over {
+			select {
+			case <-ctx.Done():
+			case <-time.After(earlyWait): // the former leader may live, and answer reads
+			}
+		}
 	}
 	return term, err
 }

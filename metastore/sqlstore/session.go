@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/url"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -17,7 +19,8 @@ import (
 // A dead leader's lease expires after four seconds. The database knows at once: a connection that ends releases its
 // locks. So a leader holds one, and notes in its row that it does; a node that gets that lock while the row has the
 // note need not wait for the lease. It may be wrong about that, as about a lease (a leader whose connection broke is
-// alive): what the late one would write no longer fits into the log.
+// alive): what the late one would write no longer fits into the log. But it would answer reads. So it takes its rows for
+// current only for a moment after its session has answered, and a node that takes over early waits for longer than that.
 //
 // A lock means nothing where a pooler lends one connection to many clients. One in front of PostgreSQL is detected;
 // for others set sessions=off in the database's URL. Then the lease counts, as it does for a leader that is frozen or
@@ -29,6 +32,45 @@ type session struct {
 	db   *sql.DB // with one connection; nil = only leases count
 	conn *sql.Conn
 	held bool
+
+	// sure is until when no other node can have taken over early; nil = none can, since the row names no session.
+	sure atomic.Pointer[time.Time]
+}
+
+const (
+	proofEvery = 50 * time.Millisecond  // how often a leader's session proves that it lives
+	proofTime  = 100 * time.Millisecond // how long a proof counts
+	earlyWait  = 120 * time.Millisecond // how long a node that takes over early waits
+)
+
+// alone reports whether no other node can have taken over early.
+func (n *session) alone() bool {
+	until := n.sure.Load()
+	return until == nil || time.Now().Before(*until)
+}
+
+// proved notes that the session has answered what was sent at a time.
+func (n *session) proved(sent time.Time) { n.sure.Store(new(sent.Add(proofTime))) }
+
+// prove has the session prove that it lives until ctx ends: while this node leads.
+func (s *Store) prove(ctx context.Context) {
+	tick := time.NewTicker(proofEvery)
+	defer tick.Stop()
+	for n := &s.session; ctx.Err() == nil; {
+		n.mu.Lock()
+		if sent := time.Now(); n.held {
+			if err := n.conn.PingContext(ctx); err != nil {
+				n.failed(ctx, s.logger, err)
+			} else {
+				n.proved(sent)
+			}
+		}
+		n.mu.Unlock()
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
 }
 
 // withoutSessions returns the database's URL for its driver, and whether sessions=off was in it.
@@ -128,6 +170,7 @@ func (n *session) lose() {
 		hangUp(n.conn)
 	}
 	n.conn, n.held = nil, false
+	n.sure.Store(new(time.Time)) // the row may name the session, even later
 }
 
 // hangUp ends a connection instead of giving it back to its pool.
@@ -149,25 +192,25 @@ func (n *session) failed(ctx context.Context, log *slog.Logger, err error) {
 	}
 }
 
-// free reports whether leadership is free: the leader's lease has expired, or its session is gone. mine means that
-// its lock is ours now. ok is false if there is no session.
-func (s *Store) free(ctx context.Context) (free, mine, ok bool) {
+// free reports whether leadership is free: the leader's lease is over, or its session is gone. mine means that its lock
+// is ours now. ok is false if there is no session.
+func (s *Store) free(ctx context.Context) (over, free, mine, ok bool) {
 	n := &s.session
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.db == nil || s.ctx.Err() != nil {
-		return false, false, false
+		return false, false, false, false
 	}
 	err := n.open(ctx, s.dialect)
-	var over, gone bool
+	var gone bool
 	if err == nil {
 		err = n.conn.QueryRowContext(ctx, "SELECT until < "+s.dialect.clock+", session = "+s.dialect.server+", "+s.dialect.holds+" FROM carillon_leader WHERE one = 1").Scan(&over, &gone, &n.held)
 	}
 	if err != nil {
 		n.failed(ctx, s.logger, err)
-		return false, false, false
+		return false, false, false, false
 	}
-	return over || n.held && gone, n.held, true
+	return over, over || n.held && gone, n.held, true
 }
 
 // let releases the lock, if we have it: a leader needs none.
@@ -204,12 +247,16 @@ func (s *Store) keepIn(ctx context.Context, statement func(session string) strin
 	if err == nil && !n.held {
 		err = n.conn.QueryRowContext(ctx, "SELECT "+s.dialect.holds).Scan(&n.held)
 	}
+	sent := time.Now()
 	if err == nil && n.held {
 		done, err = n.conn.ExecContext(ctx, s.dialect.ask(statement(s.dialect.server)), args...)
 	}
 	if err != nil {
 		n.failed(ctx, s.logger, err)
 		return nil, err
+	}
+	if n.held {
+		n.proved(sent)
 	}
 	return done, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/url"
@@ -107,6 +108,59 @@ func TestADeadLeaderIsNotWaitedFor(t *testing.T) {
 		b.forever(t)
 		b.soon(t)
 		b.says(t, true) // and so does the next one
+	})
+}
+
+// kill ends the session that holds the leader's lock, if there is one, as a person may.
+func (s *Store) kill(t *testing.T) {
+	t.Helper()
+	query := "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objid = 727469112 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+	if s.dialect == mariadb {
+		var id *int
+		if err := s.db.QueryRow("SELECT IS_USED_LOCK(CONCAT('carillon.', MD5(DATABASE())))").Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		if id == nil {
+			return
+		}
+		query = fmt.Sprintf("KILL %d", *id)
+	}
+	if _, err := s.db.Exec(query); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A leader whose session was ended is replaced at once, and has not noticed that for as long as it is not to renew its
+// lease. What the next one acknowledges it reads nevertheless.
+func TestALeaderWhoseSessionWasEnded(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		a := stand(t, url, "a")
+		a.soon(t)
+		a.says(t, true)
+		b := stand(t, url, "b")
+		renewed := func() (at int64) {
+			if err := b.db.QueryRow("SELECT until FROM carillon_leader WHERE one = 1").Scan(&at); err != nil {
+				t.Fatal(err)
+			}
+			return at
+		}
+		for led := false; !led; {
+			was := renewed()
+			within(t, "the lease is renewed", func() bool { return renewed() != was })
+			b.kill(t)
+			select {
+			case <-b.leads:
+				led = true
+			case <-time.After(2 * time.Second): // the former leader has it again
+			}
+		}
+		do(t, b.Store, register("k"))
+		if err := a.Linearizable(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := a.Definition(t.Context(), jobs.DefaultTenant, "k"); err != nil {
+			t.Errorf("it is up to date, and lacks what was acknowledged: %v", err)
+		}
 	})
 }
 
@@ -242,7 +296,7 @@ func BenchmarkStandBy(b *testing.B) {
 			}
 			defer s.session.end()
 			for b.Loop() {
-				if _, _, ok := s.free(b.Context()); !ok {
+				if _, _, _, ok := s.free(b.Context()); !ok {
 					b.Fatal("there is no session")
 				}
 			}

@@ -242,7 +242,7 @@ func (s *Store) load(ctx context.Context) (err error) {
 	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail,
 		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter})
 	s.log = dblog.New(dblog.Config{Database: logTable{s, s.logDB}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
-		Forget: s.history.forget, Settled: s.history.settled, Lease: s.cfg.leaseTime})
+		Forget: s.history.forget, Settled: s.history.settled, Alone: s.session.alone, Lease: s.cfg.leaseTime})
 	log.Store(s.log)
 	context.AfterFunc(s.broken, func() { _ = s.log.Close() })
 	now := s.log.Now

@@ -28,6 +28,9 @@ type Config struct {
 	Forget func()
 	// Settled returns when the history has all runs that had ended when a snapshot was captured. Default: at once.
 	Settled func(ctx context.Context) error
+	// Alone reports whether no other node can have taken the lease before its end, for databases that allow that.
+	// Default: none can.
+	Alone func() bool
 	// Lease is how long a leader leads without an answer of the database. Default DefaultLease.
 	Lease time.Duration
 }
@@ -98,6 +101,9 @@ func New(c Config) *Log {
 	}
 	if c.Settled == nil {
 		c.Settled = func(context.Context) error { return nil }
+	}
+	if c.Alone == nil {
+		c.Alone = func() bool { return true }
 	}
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	l := &Log{cfg: c, db: c.Database, nonce: rand.Text(), turn: make(turn, 1), episodes: episode.New(c.Logger)}
@@ -329,10 +335,14 @@ func (l *Log) Linearizable(ctx context.Context) error {
 	return nil
 }
 
-// leased is when the lease ends of the term in which this node leads; zero if it does not. mu is locked.
+// leased is until when no other node leads: to the end of the lease of the term in which this one does, or to the last
+// moment that is certain. Zero if this node does not lead. mu is locked.
 func (l *Log) leased() time.Time {
-	if l.term == 0 || l.confirmed.term != l.term {
+	switch {
+	case l.term == 0 || l.confirmed.term != l.term:
 		return time.Time{}
+	case !l.cfg.Alone():
+		return l.confirmed.at
 	}
 	return l.confirmed.at.Add(l.cfg.Lease - margin)
 }
