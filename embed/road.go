@@ -147,10 +147,12 @@ func (r *road) watch(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		if time.Since(stayed) >= roadStay && r.stay(ctx) == nil {
+		settled, since := r.settled(), time.Since(stayed)
+		// Not connected, its token may be the reason: a database that has lost its end does not know it.
+		if (since >= roadStay || since >= roadLook && !settled) && r.stay(ctx) == nil {
 			stayed = time.Now()
 		}
-		if !r.settled() || time.Since(looked) >= roadLook {
+		if !settled || time.Since(looked) >= roadLook {
 			looked = time.Now()
 			r.turn(ctx)
 		}

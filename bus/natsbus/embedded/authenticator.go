@@ -103,11 +103,6 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 		return false
 	}
 	defer d.logins.end(from)
-	if d.peer(o.Token) {
-		c.RegisterUser(&server.User{Permissions: permissions(natsbus.Permissions(bus.Principal{Role: bus.Node}))})
-		d.log.Debug("bus connection of another node admitted", "address", from)
-		return true
-	}
 	g, err := d.ask(c.GetID(), from, o)
 	if err != nil {
 		if d.logins.logs(from) {
@@ -131,14 +126,17 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 	return true
 }
 
-// peer reports whether a token is that of another node.
-func (d *authenticator) peer(token string) bool {
-	if d.peers == nil || !strings.HasPrefix(token, natsbus.PeerToken) {
-		return false
+// isPeer reports whether a token is for another node, right or wrong.
+func (d *authenticator) isPeer(token string) bool {
+	return d.peers != nil && strings.HasPrefix(token, natsbus.PeerToken)
+}
+
+// check asks once which principal a token has: see Admit.
+func (d *authenticator) check(ctx context.Context, token string) (as bus.Principal, app string, err error) {
+	if d.isPeer(token) {
+		return bus.Principal{Role: bus.Node}, "", d.peers(ctx, token)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	return d.peers(ctx, token) == nil
+	return d.admit(ctx, token)
 }
 
 // known reports whether a connection was authenticated before.
@@ -161,6 +159,9 @@ func (d *authenticator) ask(id uint64, from string, o *server.ClientOpts) (sessi
 	as, app, err := d.authenticate(token)
 	if err != nil {
 		return session{}, err
+	}
+	if d.isPeer(token) {
+		return d.record(id, session{as: as, token: token, from: from}), nil
 	}
 	self, introduced := natsbus.Introduced(o.Name)
 	switch {
@@ -191,11 +192,15 @@ func (d *authenticator) ask(id uint64, from string, o *server.ClientOpts) (sessi
 		}
 		as.App = app
 	}
-	g := session{as: as, token: token, from: from}
+	return d.record(id, session{as: as, token: token, from: from}), nil
+}
+
+// record has watch check a session's token.
+func (d *authenticator) record(id uint64, g session) session {
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.sessions[id] = g
-	d.mu.Unlock()
-	return g, nil
+	return g
 }
 
 // authenticate asks which principal a token has. A store that is just starting has a moment to answer.
@@ -205,7 +210,7 @@ func (d *authenticator) authenticate(token string) (as bus.Principal, app string
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		as, app, err = d.admit(ctx, token)
+		as, app, err = d.check(ctx, token)
 		if err == nil || jobs.CodeOf(err) != jobs.Unavailable {
 			return as, app, err
 		}
@@ -284,7 +289,7 @@ func (d *authenticator) looked(token string) {
 func (d *authenticator) look(ctx context.Context, token string) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	if _, _, err := d.admit(ctx, token); !errors.Is(err, jobs.Forbidden) {
+	if _, _, err := d.check(ctx, token); !errors.Is(err, jobs.Forbidden) {
 		return
 	}
 	out := map[uint64]session{}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -38,25 +39,32 @@ func TestARevokedTokenEndsWithinASecond(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var mu sync.Mutex
 			revoked := map[string]bool{}
-			d := newAuthenticator(func(ctx context.Context, token string) (bus.Principal, string, error) {
+			check := func(ctx context.Context, token string) error {
 				if token == "hangs" {
 					<-ctx.Done()
-					return bus.Principal{}, "", ctx.Err()
+					return ctx.Err()
 				}
 				time.Sleep(50 * time.Millisecond) // a leader elsewhere
 				mu.Lock()
 				defer mu.Unlock()
 				if revoked[token] {
-					return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "revoked")
+					return kernel.Refuse(jobs.Forbidden, "revoked")
 				}
-				return bus.Principal{}, "", nil
+				return nil
+			}
+			d := newAuthenticator(func(ctx context.Context, token string) (bus.Principal, string, error) {
+				if token == natsbus.PeerToken {
+					t.Error("a node's token is taken for a user's")
+				}
+				return bus.Principal{}, "", check(ctx, token)
 			}, nil, nil)
+			d.peers = check
 			connections := &line{ended: map[uint64]time.Time{}}
 			d.connections = connections
 			for i := range uint64(40) {
 				d.sessions[i] = session{token: fmt.Sprint("token ", i/2)} // two of each
 			}
-			d.sessions[100] = session{token: "hangs"}
+			d.sessions[100], d.sessions[101] = session{token: "hangs"}, session{token: natsbus.PeerToken}
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
@@ -64,7 +72,7 @@ func TestARevokedTokenEndsWithinASecond(t *testing.T) {
 			}()
 			time.Sleep(phase)
 			mu.Lock()
-			revoked["token 7"] = true
+			revoked["token 7"], revoked[natsbus.PeerToken] = true, true
 			mu.Unlock()
 			at := time.Now()
 			time.Sleep(5 * time.Second)
@@ -75,10 +83,10 @@ func TestARevokedTokenEndsWithinASecond(t *testing.T) {
 					t.Errorf("connection %d was ended", id)
 				}
 			}
-			if len(connections.ended) != 2 {
+			if len(connections.ended) != 3 {
 				t.Errorf("%d connections were ended", len(connections.ended))
 			}
-			for _, id := range []uint64{14, 15} {
+			for _, id := range []uint64{14, 15, 101} {
 				if took := connections.ended[id].Sub(at); took < 0 || took > time.Second {
 					t.Errorf("revoked after %v, connection %d was ended %v later", phase, id, took)
 				}

@@ -56,8 +56,8 @@ type Config struct {
 	// Admit authenticates by tokens instead, beside the connections of this process. A connection gets its principal's
 	// permissions, and is closed within a second when its token is revoked or expires. Not together with Users.
 	Admit Admit
-	// Peers authenticates the tokens of other processes that are nodes as this one is: natsbus.Place.Token. Such a
-	// connection may do all. Only with Admit. Default: there are none.
+	// Peers authenticates the tokens of other processes that are nodes as this one is (natsbus.Place.Token), with errors
+	// as of Admit. Such a connection may do all, and is closed as others are. Only with Admit. Default: there are none.
 	Peers func(ctx context.Context, token string) error
 	// TLS secures the connections over the network, and is then required. Default: no TLS. A client may begin it at
 	// once, before the server says a word.

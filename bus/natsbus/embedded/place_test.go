@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
@@ -143,6 +145,65 @@ func TestWayIsChecked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Another node's connection ends when its token is no longer permitted. A database that does not answer ends none, and
+// makes no token wrong.
+func TestAPeerIsWatched(t *testing.T) {
+	var mu sync.Mutex
+	var answer error
+	asked := make(chan struct{}, 1000)
+	set := func(err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		answer = err
+	}
+	s, err := embedded.Start(embedded.Config{
+		Admit: func(context.Context, string) (bus.Principal, string, error) {
+			return bus.Principal{}, "", kernel.Refuse(jobs.Forbidden, "no")
+		},
+		Peers: func(ctx context.Context, _ string) error {
+			mu.Lock()
+			defer mu.Unlock()
+			asked <- struct{}{}
+			if errors.Is(answer, context.DeadlineExceeded) {
+				<-ctx.Done()
+			}
+			return answer
+		}})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Stop()) })
+	set(context.DeadlineExceeded)
+	if b, err := enter(t, s, peerToken, node, ""); err == nil || errors.Is(err, jobs.Forbidden) {
+		t.Errorf("while the database hangs: %v, %v", b, err)
+	}
+	set(nil)
+	closed := make(chan struct{})
+	nc, err := nats.Connect(s.URL(), nats.Timeout(time.Minute), nats.Token(peerToken), nats.NoReconnect(), nats.ClosedHandler(func(*nats.Conn) { close(closed) }))
+	must(t, err)
+	defer nc.Close()
+	set(kernel.Refuse(jobs.Unavailable, "the database does not answer"))
+	for len(asked) > 0 {
+		<-asked
+	}
+	for range 3 {
+		select {
+		case <-asked:
+		case <-time.After(time.Minute):
+			t.Fatal("the token is not checked again")
+		}
+	}
+	select {
+	case <-closed:
+		t.Fatal("it is closed while the database does not answer")
+	default:
+	}
+	set(kernel.Refuse(jobs.Forbidden, "no node has this token"))
+	select {
+	case <-closed:
+	case <-time.After(time.Minute):
+		t.Error("it is still there")
 	}
 }
 
