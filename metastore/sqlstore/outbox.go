@@ -25,7 +25,23 @@ const (
 	outboxPart  = 1_000
 	outboxBytes = 16 << 20 // that are read at once
 	outboxMost  = 4 << 20  // of a request
+
+	headEvery = 100 * time.Millisecond // how often requests are tried again that are over a limit
+	passShare = 4                      // a pass begins after so many times what the last one took
+	passMost  = 10_000                 // tenants over a limit
 )
+
+// pass is a way through the outbox behind requests that stay, because their tenant is over a limit: they may be more
+// than are read at once. Behind the head of the table it leaves that tenant's requests, for their order. The next pass
+// finds rows that were committed after rows with higher numbers. So nothing depends on what a pass remembers.
+type pass struct {
+	began time.Time
+	head  time.Time            // when the head was last read, and not all of it taken
+	after int64                // it has read the rows up to this one
+	held  map[jobs.Tenant]bool // whose requests stay; none = only the head is read
+	why   error
+	next  time.Time // when the next one begins; zero = this one has not reached the end
+}
 
 // Outbox is where programs leave requests for this store, by the actor.
 func (s *Store) Outbox(tenant jobs.Tenant, actor string) outbox.Outbox {
@@ -40,17 +56,19 @@ func (s *Store) Outbox(tenant jobs.Tenant, actor string) outbox.Outbox {
 // workers learn of them at once.
 func (s *Store) Deliver(ctx context.Context, leads func() bool, to metastore.Applier) error {
 	last, led := time.Time{}, false // when a request was there, and whether this process led when it looked
+	var p pass
 	for {
-		n := 0
+		n, more := 0, false
 		var err error
 		if now := leads(); now != led {
+			p = pass{}
 			if err = s.openUnreadable(ctx); err == nil || !now {
 				led = now
 			}
 		}
 		if led && err == nil {
 			delivering, cancel := context.WithTimeout(ctx, 2*patience)
-			n, err = s.deliver(delivering, to)
+			n, more, err = s.deliver(delivering, to, &p)
 			cancel()
 		}
 		if err != nil && ctx.Err() == nil {
@@ -60,8 +78,8 @@ func (s *Store) Deliver(ctx context.Context, leads func() bool, to metastore.App
 		}
 		wait := outboxIdle
 		switch {
-		case n == outboxPart && err == nil:
-			wait = 0 // there are more
+		case more:
+			wait = 0
 		case n > 0:
 			last = time.Now()
 			fallthrough
@@ -76,39 +94,49 @@ func (s *Store) Deliver(ctx context.Context, leads func() bool, to metastore.App
 	}
 }
 
-// deliver passes on the oldest requests, and returns how many there were.
-func (s *Store) deliver(ctx context.Context, to metastore.Applier) (n int, err error) {
+// deliver passes on the oldest requests, or those behind what a pass has read. It returns how many it has read, and
+// whether it can go on at once.
+func (s *Store) deliver(ctx context.Context, to metastore.Applier, p *pass) (n int, more bool, err error) {
+	now, from := time.Now(), p.after
+	if now.Sub(p.head) >= headEvery {
+		if from = 0; !p.next.IsZero() && now.After(p.next) {
+			*p = pass{}
+		}
+	}
+	if len(p.held) == 0 {
+		p.began = now
+	}
 	var batch []kernel.Envelope
 	var ids []int64
 	var unreadable []any
-	size := 0
+	last, size, taken := from, 0, true
 	err = s.query(ctx, "read the outbox", func(scan func(...any) error) error {
-		var id int64
 		var b []byte
-		if err := scan(&id, &b); err != nil {
+		if err := scan(&last, &b); err != nil {
 			return err
 		}
 		n++
 		e, err := decodeRequest(b)
-		if size += len(b); b == nil {
+		if b == nil {
 			err = fmt.Errorf("it has more than %d bytes", outboxMost)
 		}
-		if err != nil {
-			s.logger.Error("a request from a transaction cannot be read", "row", id, "err", err)
-			unreadable = append(unreadable, id)
-			return nil
+		switch {
+		case err != nil:
+			s.logger.Error("a request from a transaction cannot be read", "row", last, "err", err)
+			unreadable = append(unreadable, last)
+		case from == 0 || !p.held[e.Tenant]:
+			ids, batch = append(ids, last), append(batch, e)
 		}
-		ids, batch = append(ids, id), append(batch, e)
-		if size > outboxBytes {
+		if size += len(b); size > outboxBytes {
 			return errEnough
 		}
 		return nil
-	}, "SELECT id, CASE WHEN OCTET_LENGTH(envelope) <= "+strconv.Itoa(outboxMost)+" THEN envelope END FROM carillon_outbox WHERE refused_at IS NULL ORDER BY id LIMIT ?", outboxPart)
+	}, "SELECT id, CASE WHEN OCTET_LENGTH(envelope) <= "+strconv.Itoa(outboxMost)+" THEN envelope END FROM carillon_outbox WHERE refused_at IS NULL AND id > ? ORDER BY id LIMIT ?", from, outboxPart)
 	if err == nil && len(unreadable) > 0 {
 		err = s.listUnreadable(ctx, unreadable)
 	}
 	if err != nil {
-		return n, err
+		return n, false, err
 	}
 	var done []any
 	var later error
@@ -116,8 +144,13 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier) (n int, err e
 		switch code := jobs.CodeOf(r.Err); {
 		case r.Err == nil:
 			done = append(done, ids[i])
-		case code == jobs.Unknown || code == jobs.Unavailable || code == jobs.Exhausted:
+		case code == jobs.Unknown || code == jobs.Unavailable:
 			later = r.Err // it stays: a repetition does no harm
+		case code == jobs.Exhausted:
+			if p.held == nil {
+				p.held = map[jobs.Tenant]bool{}
+			}
+			p.held[batch[i].Tenant], p.why, taken = true, r.Err, false
 		default:
 			s.logger.Error("a request from a transaction was refused", "row", ids[i], "err", r.Err)
 			err = errors.Join(err, s.refuse(ctx, ids[i], r.Err.Error()))
@@ -127,5 +160,21 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier) (n int, err e
 		_, e := s.db.ExecContext(ctx, s.dialect.ask(s.dialect.unbox+marks(len(done))), done...)
 		err = errors.Join(err, e)
 	}
-	return n, errors.Join(later, err)
+	if err = errors.Join(later, err); err != nil || len(p.held) > passMost {
+		err = errors.Join(err, p.why)
+		*p = pass{}
+		return n, false, err
+	}
+	end := n < outboxPart && size <= outboxBytes
+	if len(p.held) == 0 || taken && end && from == 0 {
+		*p = pass{}
+		return n, !end, nil
+	}
+	if p.after = max(p.after, last); end && p.next.IsZero() {
+		p.next = time.Now().Add(max(headEvery, passShare*time.Since(p.began)))
+	}
+	if from == 0 && !taken {
+		p.head = now
+	}
+	return n, p.next.IsZero() || from == 0 && taken, p.why
 }

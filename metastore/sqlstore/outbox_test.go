@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -158,7 +159,7 @@ func TestTheOutboxWaits(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, code := range []jobs.Code{jobs.Unavailable, jobs.Unknown, jobs.Exhausted} {
-			if _, err := s.deliver(t.Context(), refusing(code)); !errors.Is(err, code) {
+			if _, _, err := s.deliver(t.Context(), refusing(code), new(pass)); !errors.Is(err, code) {
 				t.Errorf("%s: %v", code, err)
 			}
 			if n := count(t, s, "SELECT COUNT(*) FROM carillon_outbox WHERE refused_at IS NULL"); n != 1 {
@@ -166,7 +167,7 @@ func TestTheOutboxWaits(t *testing.T) {
 			}
 		}
 		for range 2 { // the second time as if the deletion had failed
-			if n, err := s.deliver(t.Context(), s); n != 1 || err != nil {
+			if n, _, err := s.deliver(t.Context(), s, new(pass)); n != 1 || err != nil {
 				t.Errorf("%d requests (%v)", n, err)
 			}
 			if n := count(t, s, "SELECT COUNT(*) FROM carillon_outbox"); n != 0 {
@@ -188,6 +189,100 @@ type refusing jobs.Code
 
 func (r refusing) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
 	return metastore.Refused(batch, kernel.Refuse(jobs.Code(r), "not now"))
+}
+
+// limiting is a store that takes so many requests of the tenant big, and all others.
+type limiting struct {
+	mu    sync.Mutex
+	takes int
+	tried []time.Time // when requests of big came
+	taken map[jobs.Tenant][]jobs.ID
+}
+
+func (l *limiting) Apply(_ context.Context, batch []kernel.Envelope) []metastore.Result {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all, tried := make([]metastore.Result, len(batch)), false
+	for i, e := range batch {
+		if tried = tried || e.Tenant == "big"; e.Tenant == "big" {
+			if l.takes == 0 {
+				all[i].Err = kernel.Refuse(jobs.Exhausted, "too many waiting runs")
+				continue
+			}
+			l.takes--
+		}
+		l.taken[e.Tenant] = append(l.taken[e.Tenant], e.Command.(kernel.Create).ID)
+	}
+	if tried {
+		l.tried = append(l.tried, time.Now())
+	}
+	return all
+}
+
+func (l *limiting) has(tenant jobs.Tenant) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.taken[tenant])
+}
+
+// A tenant that is over its limits holds up no other one, not even one whose row is committed late. Its requests stay
+// in order, and are tried again without haste.
+func TestATenantOverItsLimitsHoldsUpNoOther(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := open(t, Config{URL: url})
+		var want []jobs.ID
+		insert := func(in querier, tenant jobs.Tenant, n int) {
+			t.Helper()
+			args := make([]any, n)
+			for i := range args {
+				e := envelope(create("k"))
+				if e.Tenant = tenant; tenant == "big" {
+					want = append(want, e.Command.(kernel.Create).ID)
+				}
+				args[i] = kernel.AppendEnvelopes(nil, []kernel.Envelope{e})
+			}
+			if _, err := in.ExecContext(t.Context(), s.dialect.ask("INSERT INTO carillon_outbox (envelope) VALUES (?)"+strings.Repeat(", (?)", n-1)), args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		insert(s.db, "big", 2*outboxPart)
+		late, err := s.db.Begin()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = late.Rollback() }()
+		insert(late, "late", 1)
+		insert(s.db, "big", outboxPart)
+		insert(s.db, "small", 1)
+		to := &limiting{takes: 10, taken: map[jobs.Tenant][]jobs.ID{}}
+		delivering(t, s, to)
+		within(t, "the request of another tenant is taken", func() bool { return to.has("small") == 1 })
+		if n := to.has("big"); n != 10 {
+			t.Errorf("%d requests of the tenant are taken", n)
+		}
+		insert(s.db, "small", 1)
+		within(t, "the next one is taken, too", func() bool { return to.has("small") == 2 })
+		if err := late.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		within(t, "the one that was committed late is taken", func() bool { return to.has("late") == 1 })
+		time.Sleep(headEvery)
+		to.mu.Lock()
+		if most := 2 + int(to.tried[len(to.tried)-1].Sub(to.tried[0])/headEvery); len(to.tried) > most {
+			t.Errorf("they were tried %d times, at most %d in that time is right", len(to.tried), most)
+		}
+		to.mu.Unlock()
+		for to.has("big") < len(want) {
+			to.mu.Lock()
+			to.takes += 700
+			to.mu.Unlock()
+			time.Sleep(5 * time.Millisecond)
+		}
+		within(t, "the outbox is empty", func() bool { return count(t, s, "SELECT COUNT(*) FROM carillon_outbox") == 0 })
+		if got := to.taken["big"]; !slices.Equal(got, want) {
+			t.Errorf("%d requests of the tenant were taken, or not in their order", len(got))
+		}
+	})
 }
 
 // A program that may write to the outbox may request runs of jobs, and nothing else: no token, and no notification.
@@ -213,7 +308,7 @@ func TestOutboxTakesRuns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if _, err := s.deliver(t.Context(), s); err != nil {
+		if _, _, err := s.deliver(t.Context(), s, new(pass)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Run(t.Context(), jobs.DefaultTenant, good.ID); err != nil {
@@ -276,7 +371,7 @@ func TestEnqueuePgx(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := s.deliver(t.Context(), s); err != nil {
+	if _, _, err := s.deliver(t.Context(), s, new(pass)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Run(t.Context(), jobs.DefaultTenant, kept.ID); err != nil {

@@ -43,7 +43,7 @@ func TestRefusedRequests(t *testing.T) {
 		ctx, tenant := t.Context(), jobs.DefaultTenant
 		deliver := func() {
 			t.Helper()
-			if _, err := s.deliver(ctx, s); err != nil {
+			if _, _, err := s.deliver(ctx, s, new(pass)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -161,7 +161,7 @@ func TestRefusedUntilReadable(t *testing.T) {
 		if err := s.openUnreadable(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.deliver(t.Context(), s); err != nil {
+		if _, _, err := s.deliver(t.Context(), s, new(pass)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Run(t.Context(), jobs.DefaultTenant, e.Command.(kernel.Create).ID); err != nil {
