@@ -55,6 +55,7 @@ const (
 	roadLost = 1500 * time.Millisecond // how long it tries to connect to a leader's bus before it does without
 	roadRest = 10 * time.Second        // and then does without, although it answers
 	roadOpen = 2 * time.Second         // how long a new leader waits for its own connections
+	roadEnd  = 500 * time.Millisecond  // and a former one for the database
 )
 
 // openRoad opens a process's way to others. server is its NATS server, started shut; nil = one is made for it.
@@ -172,13 +173,13 @@ func (r *road) turn(ctx context.Context) {
 	r.known = now
 	moved := now.Term != was.Term || now.Address != was.Address // another certificate is for the next connection
 	lost := r.out && !moved && r.lost()
-	stay := r.leads || now.Term == 0 || r.out && !moved && !lost || !moved && time.Now().Before(r.rest)
+	stay := r.leads || now.Term == 0 && !r.out || r.out && !moved && !lost || !moved && time.Now().Before(r.rest)
 	r.mu.Unlock()
 	if stay {
 		return
 	}
 	// The library holds a lock while it connects, so that all else would wait for an address that does not answer.
-	reached := !lost && answers(ctx, now.Address)
+	reached := now.Term > 0 && !lost && answers(ctx, now.Address)
 	if reached {
 		_ = r.stay(ctx) // a database that was replaced may not know the token; if this fails, the next time does it
 	}
@@ -297,8 +298,17 @@ func (r *road) open(ctx context.Context, term uint64) (shut func(), err error) {
 	return func() {
 		stop()
 		work.Wait()
+		work.Go(func() { r.withdraw(ctx, term) })
 		closed()
+		work.Wait()
 	}, nil
+}
+
+// withdraw spares other processes an address that does not answer any more.
+func (r *road) withdraw(ctx context.Context, term uint64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), roadEnd)
+	defer cancel()
+	_ = r.store.Withdraw(ctx, term) // they notice that it does not answer
 }
 
 // lead notes whether this process leads, and has its connections come here.

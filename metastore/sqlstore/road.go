@@ -20,7 +20,7 @@ import (
 
 // Road is where the bus of the leader is.
 type Road struct {
-	Term        uint64 // 0 = no leader has announced its bus yet
+	Term        uint64 // 0 = no leader has announced its bus, or the last one has withdrawn it
 	Node        string
 	Address     string // host:port
 	Certificate []byte // its SHA-256; nil = no TLS
@@ -33,11 +33,17 @@ func (s *Store) Announce(ctx context.Context, r Road) error {
 	return s.failed("announce the bus", err)
 }
 
-// Announced is where the bus of the leader is, or of the last one that there was.
+// Withdraw ends the announcement of a term, unless a later term's leader has replaced it.
+func (s *Store) Withdraw(ctx context.Context, term uint64) error {
+	_, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_road SET address = '' WHERE one = 1 AND term = ?"), int64(term))
+	return s.failed("withdraw the bus", err)
+}
+
+// Announced is where the bus of the leader is, or of the last one that there was, unless that one has withdrawn it.
 func (s *Store) Announced(ctx context.Context) (r Road, err error) {
 	err = s.query(ctx, "read where the bus is", func(scan func(...any) error) error {
 		return scan(&r.Term, &r.Node, &r.Address, &r.Certificate)
-	}, "SELECT term, node, address, certificate FROM carillon_road WHERE one = 1")
+	}, "SELECT term, node, address, certificate FROM carillon_road WHERE one = 1 AND address <> ''")
 	return r, err
 }
 

@@ -20,7 +20,7 @@ func onBoth(t *testing.T, test func(t *testing.T, kind *sqltest.Kind)) {
 	}
 }
 
-// A later term's leader replaces an earlier one's announcement, and not the other way round.
+// A later term's leader replaces an earlier one's announcement, and not the other way round. Each withdraws its own.
 func TestAnnounce(t *testing.T) {
 	onBoth(t, func(t *testing.T, kind *sqltest.Kind) {
 		s := open(t, Config{URL: kind.New(t)})
@@ -40,6 +40,20 @@ func TestAnnounce(t *testing.T) {
 		}
 		if r, err := s.Announced(t.Context()); err != nil || r.Node != "b" || r.Certificate != nil {
 			t.Errorf("%+v (%v)", r, err)
+		}
+		for _, end := range []struct{ term, left uint64 }{{3, 4}, {4, 0}} {
+			if err := s.Withdraw(t.Context(), end.term); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := s.Announced(t.Context()); err != nil || r.Term != end.left {
+				t.Errorf("after the end of term %d: %+v (%v)", end.term, r, err)
+			}
+		}
+		if err := s.Announce(t.Context(), Road{3, "a", "127.0.0.1:1", nil}); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.Announced(t.Context()); err != nil || r.Term != 0 {
+			t.Errorf("an earlier term's leader: %+v (%v)", r, err)
 		}
 	})
 }
