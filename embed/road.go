@@ -250,6 +250,7 @@ func (r *road) settled() bool {
 			return false
 		}
 	}
+	r.since = time.Now()
 	return true
 }
 

@@ -38,7 +38,14 @@ func TestALostTokenIsRenewed(t *testing.T) {
 		t.Fatal(err)
 	}
 	within(roadStay/2, "its connection ends", func() bool { return !r.settled() })
-	within(roadStay/2, "it is back", r.settled)
+	within(roadStay/2, "its token is renewed", func() bool {
+		var n int
+		if err := db.QueryRow("SELECT COUNT(*) FROM carillon_peers").Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n > 0
+	})
+	within(time.Minute, "it is back", r.settled)
 
 	// It goes elsewhere when the leader withdraws its bus, and comes back when that is announced again.
 	announced := r.leader()
