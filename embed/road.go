@@ -54,7 +54,7 @@ const (
 	roadStay = 15 * time.Second        // how often a process renews the permission of its token
 	roadLost = 1500 * time.Millisecond // how long it tries to connect to a leader's bus before it does without
 	roadRest = 10 * time.Second        // and then does without, although it answers
-	roadOpen = 2 * time.Second         // how long a new leader waits for its own connections
+	roadOpen = 2 * time.Second         // how long a new leader waits for its own connection
 	roadEnd  = 500 * time.Millisecond  // and a former one for the database
 )
 
@@ -322,7 +322,8 @@ func (r *road) lead(here bool) {
 	}
 }
 
-// settle waits for this process's own connections.
+// settle waits for the node's own connection, on which the control plane works. Other connections are of workers, those
+// of HTTP workers among them: a leader needs them no more than those of workers elsewhere, which come by themselves.
 func (r *road) settle(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, roadOpen)
 	defer cancel()
@@ -338,16 +339,11 @@ func (r *road) settle(ctx context.Context) error {
 	return nil
 }
 
-// inside reports whether all connections go to this process's own server.
+// inside reports whether the node's connection goes to this process's own server.
 func (r *road) inside() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, b := range r.buses {
-		if !b.Inside() {
-			return false
-		}
-	}
-	return true
+	return len(r.buses) == 0 || r.buses[0].Inside()
 }
 
 // renew announces a leader's certificate again when it has another.
