@@ -105,9 +105,6 @@ func (c Config) withDefaults() Config {
 	if c.Trailing <= 0 {
 		c.Trailing = 64 << 20
 	}
-	if c.CheckEvery <= 0 {
-		c.CheckEvery = checkEvery
-	}
 	if c.knows == 0 {
 		c.knows = kernel.ApplyVersion
 	}

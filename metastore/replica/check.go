@@ -6,14 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
 // Nodes that have applied the same entries have the same rows, or one of them is damaged. Every few minutes the
 // leader writes a mark into the log; every node takes a fingerprint of its rows there, in the background, and the
-// leader writes its own as the verdict. A node that differs reports it and stops: its answers would be wrong. No
-// program can decide alone which node is right, so nothing is overwritten automatically.
+// leader writes its own as the verdict. A node that differs reports it: its answers would be wrong. Where nodes have the
+// log itself, it stops, since no program can decide alone which node is right. Where they share one log, the node reads
+// its rows from it again.
+
+// checkEvery is how often nodes compare their rows by default.
+var checkEvery = 5 * time.Minute
 
 // ErrDiverged is the error of a node whose rows are not the leader's.
 var ErrDiverged = errors.New("the rows of this node are not those of the leader")
@@ -22,8 +27,9 @@ var ErrDiverged = errors.New("the rows of this node are not those of the leader"
 type marks struct {
 	diverged func(error)
 
-	mu    sync.Mutex
-	taken []*fingerprint
+	mu     sync.Mutex
+	taken  []*fingerprint
+	judged uint64 // the highest mark that was compared
 }
 
 // fingerprint is that of one mark; hash is set once done is closed.
@@ -48,10 +54,15 @@ func (m *marks) take(index uint64, rows *memstore.Snapshot) *fingerprint {
 	return f
 }
 
-// at is the fingerprint at a mark, or nil: a snapshot took this node past it.
-func (m *marks) at(index uint64) *fingerprint {
+// unjudged is the fingerprint at a mark, or nil: a snapshot took this node past it, or it was compared already. A node
+// that reads its rows again applies old verdicts again: if the leader was wrong, it would read for ever.
+func (m *marks) unjudged(index uint64) *fingerprint {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if index <= m.judged {
+		return nil
+	}
+	m.judged = index
 	for _, f := range m.taken {
 		if f.index == index {
 			return f
@@ -69,7 +80,7 @@ func (m *marks) forget() {
 
 // judge compares with the leader.
 func (m *marks) judge(v verdict) {
-	f := m.at(v.index)
+	f := m.unjudged(v.index)
 	if f == nil {
 		return
 	}
@@ -79,6 +90,31 @@ func (m *marks) judge(v verdict) {
 				ErrDiverged, v.index, f.hash[:8], v.hash[:8]))
 		}
 	}()
+}
+
+// KeepComparing compares every so often (0 = every 5 minutes) until ctx ends, if there were commits and this node leads
+// others. It calls failed with errors.
+func (r *Replica) KeepComparing(ctx context.Context, every time.Duration, leadsOthers func() bool, failed func(error)) {
+	if every <= 0 {
+		every = checkEvery
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	last := ^uint64(0) // none: rows that were restored from a snapshot have not been compared either
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		if r.cfg.Machine.Committed() == last || !leadsOthers() {
+			continue
+		}
+		var err error
+		if last, err = r.CompareChanges(ctx, last); err != nil && ctx.Err() == nil {
+			failed(err)
+		}
+	}
 }
 
 // CompareChanges compares unless the commit at index last was the last one. It returns which one was when it began:
@@ -95,7 +131,7 @@ func (r *Replica) CompareChanges(ctx context.Context, last uint64) (uint64, erro
 }
 
 // Compare has all nodes compare their rows with those of this one, which must lead. It returns when the verdict is
-// committed; a node that differs fails with ErrDiverged.
+// committed; for a node that differs MachineConfig.Diverged is called.
 func (r *Replica) Compare(ctx context.Context) error {
 	answer, err := r.cfg.Log.Append(Mark()).Wait()
 	if err != nil {

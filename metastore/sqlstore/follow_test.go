@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -50,6 +52,57 @@ func TestThreeFollow(t *testing.T) {
 		all[2].cancel() // as if it hung: it renews nothing
 		within(t, "the last one follows", last.Whole)
 		do(t, first, register("l")) // the first one leads still
+	})
+}
+
+// A process whose rows are not the leader's notices it, and reads them again.
+func TestDivergence(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		leader := led(t, Config{URL: url, Node: "leader", checkEvery: 50 * time.Millisecond})
+		wrong := open(t, Config{URL: url, Node: "wrong"})
+		do(t, leader, register("k"), create("k"))
+		finished := create("k")
+		do(t, leader, finished, kernel.Start{ID: finished.ID, Worker: "w", Attempt: 1}, kernel.Finish{ID: finished.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
+		if err := wrong.Linearizable(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		// Corrupted memory, a bug: one row more than the leader has.
+		wrong.machine.Engine.Update(func(tx metastore.Tx) {
+			tx.Put(&kernel.Gate{Tenant: jobs.DefaultTenant, Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
+		})
+		do(t, leader, create("k")) // the next comparison comes by itself
+		within(t, "its rows are the leader's", func() bool {
+			return wrong.Linearizable(t.Context()) == nil && wrong.machine.Engine.Hash() == leader.machine.Engine.Hash()
+		})
+		if run, err := wrong.Run(t.Context(), jobs.DefaultTenant, finished.ID); err != nil || run.State != jobs.Succeeded {
+			t.Errorf("%+v (%v)", run, err)
+		}
+		do(t, leader, create("k"))
+		select {
+		case err := <-wrong.Err():
+			t.Error(err)
+		default:
+		}
+	})
+}
+
+// Rows are compared only while another process has them.
+func TestNothingToCompare(t *testing.T) {
+	both(t, func(t *testing.T, url string) {
+		s := led(t, Config{URL: url, Node: "leader"})
+		if s.followed(t.Context()) {
+			t.Error("it is alone")
+		}
+		if err := s.Stay(t.Context(), metastore.Member{Node: "member", Nonce: "1"}, time.Minute); err != nil || !s.followed(t.Context()) {
+			t.Errorf("a member has a copy: %v", err)
+		}
+		if err := s.Leave(t.Context(), metastore.Member{Node: "member", Nonce: "1"}); err != nil || s.followed(t.Context()) {
+			t.Errorf("it has left: %v", err)
+		}
+		open(t, Config{URL: url, Node: "follower"})
+		if !s.followed(t.Context()) {
+			t.Error("another one follows")
+		}
 	})
 }
 

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -35,12 +36,32 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 		defer stop()
 		duties.Go(func() { s.writeJobs(writing, term) })
 		duties.Go(func() { s.prove(writing) })
+		duties.Go(func() { s.compare(writing) })
 		return lead(ctx, term)
 	})
 	if s.broken.Err() != nil {
 		return context.Cause(s.broken)
 	}
 	return err
+}
+
+// compare has the nodes that follow the log compare their rows with those of this one, while it leads, until ctx ends.
+// One that differs reads its rows again.
+func (s *Store) compare(ctx context.Context) {
+	s.KeepComparing(ctx, s.cfg.checkEvery, func() bool { return s.followed(ctx) }, func(err error) {
+		s.episodes.Failed(slog.LevelWarn, "", "the nodes' rows could not be compared", "err", err)
+	})
+}
+
+// followed reports whether other nodes have the rows in memory: those with a place, and members, which have a copy. It
+// says yes if the database does not answer: a comparison more does no harm.
+func (s *Store) followed(ctx context.Context) bool {
+	asked, cancel := context.WithTimeout(ctx, s.cfg.patience)
+	defer cancel()
+	var n int
+	err := s.db.QueryRowContext(asked, s.dialect.ask("SELECT (SELECT COUNT(*) FROM carillon_followers WHERE until >= "+s.dialect.clock+" AND node <> ?) + "+
+		"(SELECT COUNT(*) FROM carillon_members WHERE until >= "+s.dialect.clock+" AND node <> ?)"), s.cfg.Node, s.cfg.Node).Scan(&n)
+	return err != nil || n > 0
 }
 
 // Confirmed returns when the last renewal of a term's lease was asked for that the database has granted.

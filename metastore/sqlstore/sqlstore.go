@@ -64,6 +64,7 @@ type Config struct {
 	silence   time.Duration // how long a transaction may be idle; default: silence; negative: for ever
 	// snapshotAfter is how many bytes of log lie between two snapshots; default: snapshotAfter
 	snapshotAfter int64
+	checkEvery    time.Duration                           // how often nodes compare their rows; default: as with raft
 	pooled        bool                                    // there is a pooler in front of PostgreSQL
 	generic       bool                                    // PostgreSQL plans each statement once
 	through       func(driver.Connector) driver.Connector // the way to the database, but of the session; nil = directly
@@ -239,7 +240,7 @@ func (s *Store) load(ctx context.Context) (err error) {
 	var log atomic.Pointer[dblog.Log]
 	s.history = newHistory(historyConfig{db: s.db, dialect: s.dialect, episodes: s.episodes, byEnd: s.cfg.Now != nil,
 		leads: func() bool { l := log.Load(); return l != nil && l.Leads() }})
-	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail,
+	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail, Diverged: func(err error) { log.Load().ReadAgain(err) },
 		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter})
 	s.log = dblog.New(dblog.Config{Database: logTable{s, s.logDB}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
 		Forget: s.history.forget, Settled: s.history.settled, Alone: s.session.alone, Lease: s.cfg.leaseTime})

@@ -46,6 +46,11 @@ func (l *Log) catchUp(ctx context.Context) error {
 	if l.seq < end && l.Leads() {
 		l.lose(errDeposed) // it would write behind what another node has written
 	}
+	if l.wrong.Load() {
+		if err := l.reload(ctx); err != nil {
+			return err
+		}
+	}
 	for gaps := 0; ; gaps++ {
 		ours, err := l.reach(ctx, end, hash)
 		if err == nil && ours {
@@ -114,14 +119,19 @@ func (l *Log) read(ctx context.Context) error {
 
 // reload replaces the rows, which are not those of the log. The caller has the turn.
 func (l *Log) reload(ctx context.Context) error {
-	was := l.seq
+	was, wrong := l.seq, l.wrong.Swap(false)
 	if err := l.restore(ctx); err != nil {
+		if wrong {
+			l.wrong.Store(true)
+		}
 		return err
 	}
-	if l.seq > was {
+	if l.seq > was && !wrong {
 		return nil // it was only far behind
 	}
-	l.cfg.Forget()
+	if l.cfg.Forget(); wrong {
+		return nil
+	}
 	l.cfg.Logger.Error("the database has lost entries that it had acknowledged", "err", fmt.Errorf("the log no longer has entry %d: the rows were read again from entry %d", was, l.seq))
 	return nil
 }

@@ -97,7 +97,10 @@ func (l *Log) begin(ctx context.Context, term uint64, depose func(error)) error 
 		l.insert(term, []*pending{first})
 		if first.err == nil {
 			l.mu.Lock()
-			if ctx.Err() == nil {
+			switch {
+			case l.wrong.Load():
+				first.err = errWrong
+			case ctx.Err() == nil:
 				l.term, l.depose = term, depose
 			}
 			l.mu.Unlock()

@@ -62,6 +62,7 @@ type Log struct {
 	seen  atomic.Uint64 // the highest term of an entry that was applied, whatever became of it
 
 	following atomic.Bool // the machine has the rows
+	wrong     atomic.Bool // the rows are not those of the log
 
 	mu        sync.Mutex
 	term      uint64 // in which this node may append; 0 = it does not lead, or cannot yet
@@ -88,6 +89,7 @@ var (
 	errClosed  = kernel.Refuse(jobs.Unavailable, "not done: the store is closed")
 	errDeposed = kernel.Refuse(jobs.Unavailable, "not done: another node leads")
 	errNoRows  = kernel.Refuse(jobs.Unavailable, "this node does not follow the log")
+	errWrong   = kernel.Refuse(jobs.Unavailable, "not done: the rows of this node are wrong, it reads them again")
 	errNoLead  = kernel.Refuse(jobs.Unavailable, "not done: this node does not lead")
 )
 
@@ -366,6 +368,17 @@ func (l *Log) Confirmed(term uint64) time.Time {
 		return l.confirmed.at
 	}
 	return time.Time{}
+}
+
+// ReadAgain replaces the rows of the machine by those of the log, because they are wrong for a reason: memory was
+// damaged, say. A leader loses its term before.
+func (l *Log) ReadAgain(why error) {
+	if !l.following.Load() {
+		return // they have just been read, and a leader of the past was wrong
+	}
+	l.cfg.Logger.Error("the rows of this node are wrong: it reads them again from the log. If that repeats, restart the leader", "err", why)
+	l.wrong.Store(true)
+	l.lose(errWrong)
 }
 
 var errLost = errors.New("leadership was lost")

@@ -1,6 +1,6 @@
 //go:build checkoften
 
-package raftstore
+package replica
 
 import "time"
 
