@@ -140,7 +140,7 @@ func TestMetrics(t *testing.T) {
 		"carillon_backlog_runs":           {`app="demo",tenant="default"`: "0"},
 		"carillon_http_requests_total":    {`route="GET /api/v1/jobs/{key}",status="2xx"`: "1", `route="GET /api/v1/jobs/{key}",status="4xx"`: "1"},
 		"carillon_http_streams":           {``: "0"},
-		"carillon_raft_term":              nil,
+		"carillon_store_log_term":         nil,
 		"carillon_store_commit_seconds":   nil,
 		"carillon_due_times_fired_total":  {``: "0"},
 		"carillon_attempts_started_total": {`kind="triggered",tenant="default"`: "2"},
@@ -217,6 +217,14 @@ func TestBacklog(t *testing.T) {
 				}
 				return v
 			}
+			if cfg.Database != "" {
+				all := scrape(t, server.URL)
+				for _, name := range append([]string{"carillon_store_log_applied_index", "carillon_store_rows_age_seconds"}, ofDatabases...) {
+					if all[name] == nil || all[name].kind != "gauge" {
+						t.Errorf("%s is not there", name)
+					}
+				}
+			}
 			eventually(t, "one run is claimed, and three wait", func() bool { return shown("carillon_backlog_runs") == 3 })
 			before := shown("carillon_backlog_oldest_seconds")
 			eventually(t, "the age grows", func() bool { return shown("carillon_backlog_oldest_seconds") >= before+0.05 })
@@ -234,7 +242,10 @@ func TestBacklog(t *testing.T) {
 }
 
 // rare are the metrics that need not be there.
-var rare = []string{"carillon_raft_snapshot_timestamp_seconds"}
+var rare = append([]string{"carillon_store_log_snapshot_timestamp_seconds"}, ofDatabases...)
+
+// ofDatabases are the metrics of a store in a database only.
+var ofDatabases = []string{"carillon_store_unwritten_runs", "carillon_store_unwritten_bytes"}
 
 // documentedMetric is a row of docs/metrics.md.
 type documentedMetric struct {

@@ -39,16 +39,26 @@ type Stats struct {
 	Sizes    Histogram // commands in a commit
 	Seconds  Histogram // seconds of a commit
 
-	Raft    *RaftStats    // nil = it has no log of its own
-	Archive *ArchiveStats // nil = finished runs are kept in memory
+	Log       *LogStats       // nil = it has none
+	Archive   *ArchiveStats   // nil = finished runs are not in files
+	Unwritten *UnwrittenStats // nil = finished runs are stored by the commits that end them
 }
 
-// RaftStats is the state of a replicated log.
-type RaftStats struct {
-	Term     uint64
-	Applied  uint64    // index of the last entry that is in the rows
-	LogBytes int64     // of the entries since the last snapshot
-	Snapshot time.Time // when the newest was taken; zero = there is none
+// LogStats is the state of the log that nodes agree on, as this one has it.
+type LogStats struct {
+	Term    uint64
+	Applied uint64        // index of the last entry that is in the rows
+	Age     time.Duration // since the rows had all that was committed
+	// Bytes of the entries since the last snapshot, and when that was taken. Zero: there is none, or another node takes
+	// the snapshots.
+	Bytes    int64
+	Snapshot time.Time
+}
+
+// UnwrittenStats is the finished runs that may not be in the database yet.
+type UnwrittenStats struct {
+	Runs  int
+	Bytes int64
 }
 
 // ArchiveStats is the size of the finished runs.

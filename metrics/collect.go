@@ -177,13 +177,18 @@ func store(s *sink, st metastore.Stats) {
 	s.counter("store_commands_total", "Commands in these commits.", float64(st.Commands))
 	s.histogram("store_commit_commands", "Commands in a commit.", st.Sizes)
 	s.histogram("store_commit_seconds", "Duration of a commit, until it was durable and applied.", st.Seconds)
-	if r := st.Raft; r != nil {
-		s.gauge("raft_term", "The term of the raft log.", float64(r.Term))
-		s.gauge("raft_applied_index", "The last entry of the log that is in the rows.", float64(r.Applied))
-		s.gauge("raft_log_bytes", "Bytes of entries since the last snapshot.", float64(r.LogBytes))
-		if !r.Snapshot.IsZero() {
-			s.gauge("raft_snapshot_timestamp_seconds", "When the newest snapshot was taken; missing if there is none.", float64(r.Snapshot.UnixMilli())/1000)
+	if l := st.Log; l != nil {
+		s.gauge("store_log_term", "The term of the log's last entry, or of raft.", float64(l.Term))
+		s.gauge("store_log_applied_index", "The last entry of the log that is in the rows.", float64(l.Applied))
+		s.gauge("store_log_bytes", "Bytes of entries since the last snapshot; 0 on a node that takes none.", float64(l.Bytes))
+		if !l.Snapshot.IsZero() {
+			s.gauge("store_log_snapshot_timestamp_seconds", "When this process took its last snapshot; missing if it has not.", float64(l.Snapshot.UnixMilli())/1000)
 		}
+		s.gauge("store_rows_age_seconds", "How old the rows of this process may be; about 0 at the leader.", l.Age.Seconds())
+	}
+	if u := st.Unwritten; u != nil {
+		s.gauge("store_unwritten_runs", "Finished runs that may not be in the database's table yet.", float64(u.Runs))
+		s.gauge("store_unwritten_bytes", "Bytes of these runs.", float64(u.Bytes))
 	}
 	if a := st.Archive; a != nil {
 		s.gauge("archive_files", "Files of finished runs.", float64(a.Files))

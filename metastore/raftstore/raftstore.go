@@ -386,7 +386,7 @@ func (s *Store) Logs() metastore.Logs { return s.logs }
 func (s *Store) Stats() metastore.Stats {
 	stats := s.Replica.Stats()
 	index, since, taken := s.machine.Bounds.Now()
-	stats.Raft = &metastore.RaftStats{Term: s.raft.CurrentTerm(), Applied: index, LogBytes: since, Snapshot: taken}
+	stats.Log = &metastore.LogStats{Term: s.raft.CurrentTerm(), Applied: index, Age: s.Age(), Bytes: since, Snapshot: taken}
 	files, bytes := s.archive.Size()
 	stats.Archive = &metastore.ArchiveStats{Files: files, Bytes: bytes}
 	return stats

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Lead calls lead while this node leads, with the number of its term, and ends lead's context the moment it does not.
@@ -79,6 +80,23 @@ func (s *Store) Linearizable(ctx context.Context) error {
 // Age is how old the rows of this node may be: the time since they had all of the log. It is 0 on the leader, and grows
 // while the database does not answer.
 func (s *Store) Age() time.Duration { return s.log.Age() }
+
+// Stats returns measurements of commits, the log, and what waits to be written. Of a process that has no rows, they are
+// those of commits.
+func (s *Store) Stats() metastore.Stats {
+	stats := s.Replica.Stats()
+	if !s.Whole() {
+		return stats
+	}
+	index, since, taken := s.machine.Bounds.Now()
+	stats.Log = &metastore.LogStats{Term: s.log.Term(), Applied: index, Age: s.Age()}
+	if s.log.Leads() { // others take no snapshots, and do not know those of the leader
+		stats.Log.Bytes, stats.Log.Snapshot = since, taken
+	}
+	runs, bytes := s.history.backlog()
+	stats.Unwritten = &metastore.UnwrittenStats{Runs: runs, Bytes: bytes}
+	return stats
+}
 
 // HasLeader reports whether some node leads, as this one last read it. One without rows does not read it, and says yes.
 func (s *Store) HasLeader() bool {

@@ -360,6 +360,9 @@ func (l *Log) Age() time.Duration {
 	return max(0, time.Since(fresh))
 }
 
+// Term is the highest term of an entry that this node has applied.
+func (l *Log) Term() uint64 { return l.seen.Load() }
+
 // Confirmed returns when the lease of a term was last asked for that the database has granted.
 func (l *Log) Confirmed(term uint64) time.Time {
 	l.mu.Lock()
