@@ -14,7 +14,7 @@ func TestRestartAppliesFewEntries(t *testing.T) {
 	c := Config{Dir: t.TempDir(), Log: LogWAL, SnapshotAfter: 1 << 40, replay: most}
 	s := open(t, c)
 	do(t, s, register("k"))
-	left := func(s *Store) int64 { return s.Stats().Raft.LogBytes }
+	left := func(s *Store) int64 { return s.Stats().Log.Bytes }
 	before := left(s)
 	do(t, s, creates(1)...)
 	all := entries * (left(s) - before) // what is left grows with the snapshot, which has all the runs

@@ -173,8 +173,8 @@ func TestStats(t *testing.T) {
 	switch {
 	case now.Commits != before.Commits+1 || now.Commands != before.Commands+1 || now.Seconds.Sum <= 0:
 		t.Errorf("commits: %+v", now)
-	case now.Raft.Term == 0 || now.Raft.Applied <= before.Raft.Applied || now.Raft.Snapshot.IsZero():
-		t.Errorf("log: %+v, before %+v", now.Raft, before.Raft)
+	case now.Log.Term == 0 || now.Log.Applied <= before.Log.Applied || now.Log.Snapshot.IsZero():
+		t.Errorf("log: %+v, before %+v", now.Log, before.Log)
 	case now.Archive.Files != 1:
 		t.Errorf("archive: %+v", now.Archive)
 	}
