@@ -133,6 +133,11 @@ func tenMillion(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err != nil {
 		return nil, err
 	}
+	for there := false; !there; time.Sleep(10 * time.Millisecond) { // they are written behind commits
+		if err := db.QueryRowContext(ctx, "SELECT EXISTS (SELECT 1 FROM carillon_runs)").Scan(&there); err != nil {
+			return nil, err
+		}
+	}
 	n := number(10_000_000)
 	begin := time.Now()
 	for first := 1; first <= n; first += 500_000 {

@@ -145,8 +145,8 @@ func TestParts(t *testing.T) {
 		}
 	}
 	two := results{
-		{Part: "stores", Scenario: "run", Run: &run{At: time.Unix(0, 0).UTC(), Command: "just bench-full stores"}},
-		{Part: "stores", Scenario: "batch", System: "carillon", Round: 1, Figures: map[string]float64{"jobs_per_s": 10_000}},
+		{Part: "three", Scenario: "run", Run: &run{At: time.Unix(0, 0).UTC(), Command: "just bench-full three"}},
+		{Part: "three", Scenario: "batch", System: "carillon", Round: 1, Figures: map[string]float64{"jobs_per_s": 10_000}},
 		{Part: "peers", Scenario: "run", Run: &run{At: time.Unix(86400, 0).UTC(), Command: "just bench-full peers"}},
 		{Part: "peers", Scenario: "batch", System: "carillon", Round: 1, Figures: map[string]float64{"jobs_per_s": 20_000}},
 	}
@@ -159,7 +159,7 @@ func TestParts(t *testing.T) {
 		t.Fatalf("%v, %v", back, err)
 	}
 	_, rest, _ := strings.Cut(back.markdown("full"), "#### peers: beside River")
-	peers, stores, _ := strings.Cut(rest, "#### stores: other stores")
+	peers, stores, _ := strings.Cut(rest, "#### three: a cluster of three")
 	for text, wants := range map[string][]string{peers: {"1970-01-02", "| carillon | 20,000 |"}, stores: {"1970-01-01", "| carillon | 10,000 |"}} {
 		for _, want := range wants {
 			if !strings.Contains(text, want) {

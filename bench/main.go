@@ -6,6 +6,7 @@
 //	go run . short       ours and the peers, in about five minutes; writes docs/benchmarks-tables.md
 //	go run . full        everything, in about an hour and a half; writes docs/benchmarks-tables.md
 //	go run . full peers  one part of it, within a quarter of an hour; the other parts keep what was measured before
+//	go run . databases   rows in PostgreSQL and MariaDB, beside River, in 15 minutes; writes docs/benchmarks-tables.md
 //	go run . peers       -systems "carillon,river tuned" -measures x1,second1000 -rounds 3
 //	go run . soak        half of the peak load for an hour or -for: what grows; writes docs/benchmarks-tables.md
 //	go run . table full  writes docs/benchmarks-tables.md from the lines of earlier runs
@@ -99,7 +100,7 @@ func begin() error {
 		return fmt.Errorf("flag %s comes after %s and would be ignored: give flags first", names[i], names[0])
 	}
 	switch names[0] {
-	case "short", "full":
+	case "short", "full", "databases":
 		return campaign(names[0], names[1:])
 	case "peers":
 		return profiled("client", func() error { return turns{*among, *which, *times, []int{*workerCount}}.play(print) })

@@ -36,6 +36,9 @@ var plans = map[string][]part{
 		{name: "short", turns: []turns{{"carillon,river tuned,asynq tuned", "batch,x16,latency200,delayed", 3, single}}, alone: []string{"onekey", "heap"}},
 	},
 	"soak": {{name: "soak"}},
+	"databases": {{name: "databases", turns: []turns{
+		{"carillon postgres,carillon replicas,carillon mariadb,river tuned", "batch,x1,x16,latency200,delayed", 3, single},
+	}, alone: []string{"takeover", "tenmillion"}}},
 	"full": {
 		{name: "peers", about: "beside River, asynq and gocron's timer", turns: []turns{
 			{"carillon,river tuned", "batch", 3, single},
@@ -46,13 +49,10 @@ var plans = map[string][]part{
 			{"carillon,river tuned", "second10000", 3, single},
 			{"carillon", "fires,together", 3, single},
 		}},
-		{name: "stores", about: "other stores, and a cluster of three", turns: []turns{
+		{name: "three", about: "a cluster of three", turns: []turns{
 			{"carillon,carillon three", "batch,x16", 3, single},
-			{"carillon,carillon three,carillon postgres,carillon mariadb", "latency200,delayed", 1, single},
+			{"carillon,carillon three", "latency200,delayed", 1, single},
 		}},
-		{name: "databases", about: "rows in a database, by itself and beside River", turns: []turns{
-			{"carillon postgres,carillon replicas,carillon mariadb,river tuned", "batch,x1,x16,latency200", 3, single},
-		}, alone: []string{"takeover", "tenmillion", "held"}},
 		{name: "large", about: "a million jobs, and what a hundred thousand cost while nothing happens", alone: []string{"definitions", "idle", "heap", "onekey"}},
 		{name: "fairness", about: "a slow worker, a dead host, an app that floods", alone: []string{"uneven", "deadhost", "flooded"}},
 		{name: "finished", about: "ten million runs", alone: []string{"finished"}},
@@ -187,7 +187,7 @@ func choose(plan string, names []string) ([]part, error) {
 
 // command is what one types to play a part of a plan.
 func command(plan, part string) string {
-	text := map[string]string{"short": "just bench", "full": "just bench-full"}[plan]
+	text := map[string]string{"short": "just bench", "full": "just bench-full", "databases": "just bench databases"}[plan]
 	if len(plans[plan]) > 1 {
 		text += " " + part
 	}
