@@ -1,13 +1,17 @@
 package embed_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+	"github.com/carillon-scheduler/carillon/worker"
 )
 
 func TestMain(m *testing.M) {
@@ -52,4 +56,32 @@ func TestDatabaseKeeps(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With LiveTable, runs that wait can be queried in the database.
+func TestLiveTable(t *testing.T) {
+	tests.Long(t) // runs come after five seconds
+	t.Parallel()
+	if _, err := embed.Start(t.Context(), embed.Config{LiveTable: true}); !errors.Is(err, jobs.BadInput) {
+		t.Errorf("without a database: %v", err)
+	}
+	url := sqltest.Postgres.New(t)
+	s, err := embed.Start(t.Context(), embed.Config{Database: url, LiveTable: true, Worker: worker.Config{App: "demo"}}, greet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if _, err := s.Client().Enqueue(t.Context(), jobs.Request{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`), Delay: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	db := sqltest.Postgres.Open(t, url)
+	eventually(t, "the run is in the table", func() bool {
+		var n int
+		err := db.QueryRow("SELECT COUNT(*) FROM carillon_live WHERE state = 'Scheduled' AND args::jsonb ->> 'Name' = 'Ann'").Scan(&n)
+		return err == nil && n == 1
+	})
 }

@@ -51,6 +51,9 @@ type Config struct {
 	Dir string
 	// Database stores the rows instead of Dir: postgres://user:password@host/database, or mariadb://....
 	Database string
+	// LiveTable keeps unfinished runs that are older than 5 seconds in the table carillon_live of the Database, for your
+	// own queries.
+	LiveTable bool
 	// Triggering selects the nodes that fire due times: ByLeader (default), or Distributed, which needs a Database.
 	Triggering Triggering
 	// Node is this process's name. Default: "node"; with a Database, in which each process needs another, the machine's
@@ -203,6 +206,9 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	shared := cfg.Bus != nil
 	if cfg.Cluster != nil && (cfg.Dir == "" || cfg.Database != "" || !shared) {
 		return nil, kernel.Invalid("embed: a Cluster needs Dir and Bus, and no Database")
+	}
+	if cfg.LiveTable && cfg.Database == "" {
+		return nil, kernel.Invalid("embed: LiveTable needs Database")
 	}
 	if (cfg.Server != nil || cfg.Advertise != "") && (cfg.Database == "" || shared) {
 		return nil, kernel.Invalid("embed: Server and Advertise are for processes that share a Database and no Bus")

@@ -82,7 +82,7 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 
 // openDatabase opens a store in PostgreSQL or MariaDB, whose clock stamps commits.
 func (s *Scheduler) openDatabase(ctx context.Context, cfg Config, clock *metastore.Clock) (rows, error) {
-	store, err := sqlstore.Open(ctx, sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger, Copy: cfg.Triggering == Distributed})
+	store, err := sqlstore.Open(ctx, sqlstore.Config{URL: cfg.Database, Node: cfg.Node, Logger: cfg.Logger, Live: cfg.LiveTable, Copy: cfg.Triggering == Distributed})
 	if err != nil {
 		return rows{}, err
 	}

@@ -47,6 +47,7 @@ type config struct {
 	Store    string // URL of a database; "" = the data directory
 	Password string // file with the database's password
 	Memory   bool
+	Live     bool // unfinished runs in a table of the database
 	Node     string
 	LogLevel string
 	LogJSON  string // auto, text, json
@@ -151,6 +152,7 @@ var settings = []setting{
 	{"raft.log", "raft-log", "", "what stores the Raft log of a new data directory: wal (default) or boltdb, which takes twice the time of a commit", oneOf(func(c *config) *string { return &c.RaftLog }, "wal", "boltdb")},
 	{"store.url", "store", "", "URL of a database as store, such as postgres://carillon@db/carillon or mariadb://carillon@db/carillon", textOf(func(c *config) *string { return &c.Store })},
 	{"store.password-file", "store-password-file", "", "file with the database's password, readable by its owner only", textOf(func(c *config) *string { return &c.Password })},
+	{"store.live", "store-live", "false", "keep unfinished runs older than 5s in the database's table carillon_live, for your queries; needs store.url", boolOf(func(c *config) *bool { return &c.Live })},
 	{"triggering", "triggering", "leader", "which nodes fire due times: leader, or distributed (each node a share of the jobs; needs store.url)", oneOf(func(c *config) *string { return &c.Triggering }, "leader", "distributed")},
 	{"memory", "memory", "false", "store nothing on disk: all data is lost when the process ends", boolOf(func(c *config) *bool { return &c.Memory })},
 	{"node", "node", "node", "name of this process", textOf(func(c *config) *string { return &c.Node })},

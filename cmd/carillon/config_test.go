@@ -98,6 +98,7 @@ func TestConfigRefused(t *testing.T) {
 		{"bad auth", "auth: maybe\n", "", nil, `auth (from `},
 		{"a password in a flag", "", "", []string{"--nats", "nats://u:secret@127.0.0.1:4222"}, "nats.password-file"},
 		{"a password of the database in a flag", "", "", []string{"--store", "postgres://u:secret@127.0.0.1/d"}, "store.password-file"},
+		{"a table of a database without one", "store: {live: true}\n", "", nil, "store.live (from "},
 		{"such a password as a parameter", "", "", []string{"--store", "postgres://u@127.0.0.1/d?password=secret"}, "store.password-file"},
 		{"a token in a flag", "", "", []string{"--nats", "nats://secret@127.0.0.1:4222"}, "nats.token-file"},
 		{"a bad NATS URL", "nats: {url: 'nats:/x'}\n", "", nil, "nats.url (from "},

@@ -18,6 +18,9 @@ func (c *config) checkStore() {
 		if c.Password != "" {
 			c.wrong("store.password-file needs store.url")
 		}
+		if c.Live {
+			c.wrong("store.live (from %s) needs store.url", c.values["store.live"].origin)
+		}
 		return
 	}
 	u, err := url.Parse(c.Store)

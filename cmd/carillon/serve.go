@@ -104,7 +104,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 	p.greet(page, where)
 
 	cfg := embed.Config{
-		Dir: p.dir(""), Database: database, Node: p.cfg.Node, Bus: connect, BusAddress: where, Notice: p.notice(), Version: version(), Logger: p.log,
+		Dir: p.dir(""), Database: database, LiveTable: p.cfg.Live, Node: p.cfg.Node, Bus: connect, BusAddress: where, Notice: p.notice(), Version: version(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
 		Tokens: p.cfg.authenticates(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.authenticates(),
 		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RaftLog: p.cfg.RaftLog, RetainBytes: p.cfg.RetainBytes, MetricsJobs: p.cfg.MetricsJobs, KeepCounts: p.cfg.KeepCounts,

@@ -105,6 +105,21 @@ func (r *rows) capture() *Snapshot {
 	return snap
 }
 
+// Runs lists the live runs of the snapshot.
+func (s *Snapshot) Runs() iter.Seq[*kernel.Run] {
+	return func(yield func(*kernel.Run) bool) {
+		for _, row := range s.rows {
+			run, is := row.(*kernel.Run)
+			if p, packed := row.(packedRun); packed {
+				run, is = p.Unpack(p.id), true
+			}
+			if is && !yield(run) {
+				return
+			}
+		}
+	}
+}
+
 // Rows lists the snapshot: live runs in the order of their creation, and stubs of settled runs as rows of settled
 // runs. Restore takes this.
 func (s *Snapshot) Rows() iter.Seq[kernel.Row] {

@@ -64,7 +64,7 @@ func (s *space) eachDefinition(q metastore.DefinitionQuery, take func(*definitio
 
 // Run is one run, live or archived.
 func (e *Engine) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
-	if run := e.live(tenant, id); run != nil {
+	if run := e.Live(tenant, id); run != nil {
 		return run, nil
 	}
 	run, err := e.archive.Get(ctx, tenant, id)
@@ -74,7 +74,8 @@ func (e *Engine) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kern
 	return run, err
 }
 
-func (e *Engine) live(tenant jobs.Tenant, id jobs.ID) *kernel.Run {
+// Live is one run that is not settled, or nil.
+func (e *Engine) Live(tenant jobs.Tenant, id jobs.ID) *kernel.Run {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	if s := e.rows.spaces[tenant]; s != nil {

@@ -20,6 +20,8 @@ type MachineConfig struct {
 	Fail    func(error) // called with what stops this machine for good
 	// Diverged is called if the rows are not the leader's; default Fail.
 	Diverged func(error)
+	// Changed, if not nil, is called with each run that a commit changes, within the commit.
+	Changed func(*kernel.Run)
 	// SnapshotAfter is how many bytes of log, at least, lie between two snapshots; twice the last snapshot's size if
 	// that is more. Replay is how long a restart may take to apply the log, about. Trailing is how many bytes of log
 	// are kept before a snapshot.
@@ -103,6 +105,9 @@ func (m *Machine) Apply(index uint64, entry []byte) any {
 	m.moment.Lock()
 	m.cfg.History.Begin(index)
 	m.Engine.Update(func(tx metastore.Tx) {
+		if m.cfg.Changed != nil {
+			tx = observed{tx, m.cfg.Changed}
+		}
 		notBefore(tx, batch)
 		results = metastore.ApplyBatch(tx, batch)
 		m.follow(tx.Get(kernel.StoreRef()))
@@ -111,6 +116,19 @@ func (m *Machine) Apply(index uint64, entry []byte) any {
 	m.committed.Store(index)
 	m.moment.Unlock()
 	return results
+}
+
+// observed is rows of which changed runs are reported.
+type observed struct {
+	metastore.Tx
+	changed func(*kernel.Run)
+}
+
+func (o observed) Put(row kernel.Row) {
+	o.Tx.Put(row)
+	if run, is := row.(*kernel.Run); is {
+		o.changed(run)
+	}
 }
 
 // notBefore makes a commit not earlier than the last one, whose leader may have had another clock.

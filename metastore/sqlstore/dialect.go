@@ -26,9 +26,12 @@ type dialect struct {
 
 	unbox string // deletes requests from the outbox, whose IDs follow
 
-	// storing inserts finished runs, as stored at a time, which is an expression.
-	storing func(rows [][]any, at string) (query string, args []any)
-	ended   string // the end of a run, in it
+	// storing inserts rows into a table with columns, and as stored at a time, which is an expression; "" = there is no such
+	// column.
+	storing func(table string, columns []column, rows [][]any, at string) (query string, args []any)
+	// dropLive deletes unfinished runs, each a tenant and an ID.
+	dropLive func(rows [][]any) (query string, args []any)
+	ended    string // the end of a run, in it
 	// unlessIdle ends an UPDATE. It has the database end the transaction if it is idle for too long.
 	unlessIdle string
 	// partition makes the partition of a day; nil = there are none.

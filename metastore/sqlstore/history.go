@@ -342,7 +342,7 @@ func (h *history) put(ctx context.Context, from, to uint64, part []finished) (do
 				}
 			}
 		}
-		query, args := h.dialect.storing(rows, at)
+		query, args := h.dialect.storing("carillon_runs", runColumns, rows, at)
 		_, err = tx.ExecContext(ctx, query, args...)
 		done = err == nil
 		return err
@@ -393,7 +393,7 @@ func (d *dialect) fillRuns(ctx context.Context, tx *sql.Tx, runs iter.Seq2[*kern
 		if len(part) == 0 {
 			return nil
 		}
-		query, args := d.storing(part, d.ended)
+		query, args := d.storing("carillon_runs", runColumns, part, d.ended)
 		_, err := tx.ExecContext(ctx, query, args...)
 		part, size = part[:0], 0
 		return err

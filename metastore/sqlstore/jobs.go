@@ -58,16 +58,8 @@ func (s *Store) writeChanged(ctx context.Context, term, since uint64, whole bool
 		return max(since, state.Changes), err
 	}
 	err = s.history.within(ctx, func(tx *sql.Tx) error {
-		done, err := tx.ExecContext(ctx, s.dialect.ask("UPDATE carillon_mark SET jobs = ? WHERE one = 1 AND jobs <= ?"+s.dialect.unlessIdle), int64(term), int64(term))
-		if err != nil {
+		if err := s.inTerm(ctx, tx, "carillon_mark", "jobs", term); err != nil {
 			return err
-		}
-		var last int64 // MariaDB counts rows that have changed
-		if err := tx.QueryRowContext(ctx, "SELECT jobs FROM carillon_mark WHERE one = 1").Scan(&last); err != nil {
-			return err
-		}
-		if n, err := done.RowsAffected(); err != nil || n == 0 && last != int64(term) {
-			return errors.Join(err, errLaterTerm)
 		}
 		if !whole {
 			if _, err := tx.ExecContext(ctx, "DELETE FROM carillon_jobs"); err != nil {
@@ -82,6 +74,23 @@ func (s *Store) writeChanged(ctx context.Context, term, since uint64, whole bool
 		return nil
 	})
 	return max(since, state.Changes), err
+}
+
+// inTerm keeps leaders of other terms from writing what a column guards, until the transaction ends. It fails with
+// errLaterTerm if a later one has written it.
+func (s *Store) inTerm(ctx context.Context, tx *sql.Tx, table, column string, term uint64) error {
+	done, err := tx.ExecContext(ctx, s.dialect.ask("UPDATE "+table+" SET "+column+" = ? WHERE one = 1 AND "+column+" <= ?"+s.dialect.unlessIdle), int64(term), int64(term))
+	if err != nil {
+		return err
+	}
+	var last int64 // MariaDB counts rows that have changed
+	if err := tx.QueryRowContext(ctx, "SELECT "+column+" FROM "+table+" WHERE one = 1").Scan(&last); err != nil {
+		return err
+	}
+	if n, err := done.RowsAffected(); err != nil || n == 0 && last != int64(term) {
+		return errors.Join(err, errLaterTerm)
+	}
+	return nil
 }
 
 // putJobs replaces the rows of jobs.

@@ -38,6 +38,7 @@ func (s *Store) Lead(ctx context.Context, lead func(ctx context.Context, term ui
 		duties.Go(func() { s.writeJobs(writing, term) })
 		duties.Go(func() { s.prove(writing) })
 		duties.Go(func() { s.compare(writing) })
+		duties.Go(func() { s.writeLive(writing, term) })
 		return lead(ctx, term)
 	})
 	if s.broken.Err() != nil {

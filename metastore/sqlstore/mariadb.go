@@ -25,17 +25,24 @@ var mariadb = &dialect{
 	prune: func(table, _, which string) string {
 		return "DELETE FROM " + table + " WHERE " + which + " LIMIT ?"
 	},
-	storing: func(rows [][]any, at string) (string, []any) {
-		values := make([]string, len(runColumns))
-		for i, c := range runColumns {
+	storing: func(table string, columns []column, rows [][]any, at string) (string, []any) {
+		values := make([]string, len(columns))
+		for i, c := range columns {
 			values[i] = "?"
 			if c.kind == moment {
 				values[i] = mariadbInstant("?")
 			}
 		}
 		// A column that comes later in a row may be set from one that comes before.
-		one := "(" + strings.Join(values, ", ") + ", " + at + ")"
-		return "INSERT INTO carillon_runs (" + names(runColumns) + ", stored_at) VALUES " + strings.TrimSuffix(strings.Repeat(one+", ", len(rows)), ", "), flat(rows)
+		stored := ""
+		if at != "" {
+			stored, at = ", stored_at", ", "+at
+		}
+		one := "(" + strings.Join(values, ", ") + at + ")"
+		return "INSERT INTO " + table + " (" + names(columns) + stored + ") VALUES " + strings.TrimSuffix(strings.Repeat(one+", ", len(rows)), ", "), flat(rows)
+	},
+	dropLive: func(rows [][]any) (string, []any) {
+		return "DELETE FROM carillon_live WHERE (tenant, id) IN (" + listed(marks(len(runKey)), len(rows)) + ")", flat(rows)
 	},
 	ended: "ended_at",
 	now:   "SYSDATE(6)",

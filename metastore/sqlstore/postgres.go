@@ -27,9 +27,9 @@ var postgres = &dialect{
 	prune: func(table, key, which string) string {
 		return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + " FROM " + table + " WHERE " + which + " LIMIT ?)"
 	},
-	storing: func(rows [][]any, at string) (string, []any) {
-		values := make([]string, len(runColumns))
-		for i, c := range runColumns {
+	storing: func(table string, columns []column, rows [][]any, at string) (string, []any) {
+		values := make([]string, len(columns))
+		for i, c := range columns {
 			values[i] = "h." + c.name
 			switch c.kind {
 			case moment:
@@ -38,8 +38,15 @@ var postgres = &dialect{
 				values[i] = "encode(h." + c.name + ", 'hex')::uuid"
 			}
 		}
-		all := names(runColumns)
-		return "INSERT INTO carillon_runs (stored_at, " + all + ") SELECT " + at + ", " + strings.Join(values, ", ") + " FROM " + unnest(runColumns) + " AS h(" + all + ")", lists(runColumns, rows)
+		all, stored := names(columns), ""
+		if at != "" {
+			stored, at = "stored_at, ", at+", "
+		}
+		return "INSERT INTO " + table + " (" + stored + all + ") SELECT " + at + strings.Join(values, ", ") + " FROM " + unnest(columns) + " AS h(" + all + ")", lists(columns, rows)
+	},
+	// Of an IN with hundreds of IDs, a table without statistics is read whole.
+	dropLive: func(rows [][]any) (string, []any) {
+		return "DELETE FROM carillon_live AS l USING " + unnest(runKey) + " AS k(tenant, id) WHERE l.tenant = k.tenant AND l.id = encode(k.id, 'hex')::uuid", lists(runKey, rows)
 	},
 	ended:      postgresInstant("h.ended_at"),
 	now:        "clock_timestamp()",

@@ -53,6 +53,8 @@ type Config struct {
 	// Copy has this process keep the rows in memory in any case. Default: the leader and two standbys do, and other
 	// processes know no rows ([Store.Whole]) until one of those is gone.
 	Copy bool
+	// Live has the leader keep unfinished runs in the table carillon_live, for queries of users.
+	Live bool
 	// Logger gets messages for operators; default: none.
 	Logger *slog.Logger
 	// Now is the clock that commits are stamped by; nil means the database's, which all processes share.
@@ -65,6 +67,7 @@ type Config struct {
 	// snapshotAfter is how many bytes of log lie between two snapshots; default: snapshotAfter
 	snapshotAfter int64
 	checkEvery    time.Duration                           // how often nodes compare their rows; default: as with raft
+	liveEvery     time.Duration                           // how often some of carillon_live are written; default: liveEvery
 	pooled        bool                                    // there is a pooler in front of PostgreSQL
 	generic       bool                                    // PostgreSQL plans each statement once
 	through       func(driver.Connector) driver.Connector // the way to the database, but of the session; nil = directly
@@ -100,6 +103,8 @@ type Store struct {
 	durability string
 	machine    *replica.Machine
 	history    *history
+	live       live
+	now        func() time.Time
 	log        *dblog.Log
 	session    session
 	leasesOnly bool       // sessions cannot be relied on
@@ -240,17 +245,20 @@ func (s *Store) load(ctx context.Context) (err error) {
 	var log atomic.Pointer[dblog.Log]
 	s.history = newHistory(historyConfig{db: s.db, dialect: s.dialect, episodes: s.episodes, byEnd: s.cfg.Now != nil,
 		leads: func() bool { l := log.Load(); return l != nil && l.Leads() }})
+	var changed func(*kernel.Run)
+	if s.cfg.Live {
+		changed = s.live.note
+	}
 	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail, Diverged: func(err error) { log.Load().ReadAgain(err) },
-		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter})
+		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter, Changed: changed})
 	s.log = dblog.New(dblog.Config{Database: logTable{s, s.logDB}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
 		Forget: s.history.forget, Settled: s.history.settled, Alone: s.session.alone, Lease: s.cfg.leaseTime})
 	log.Store(s.log)
 	context.AfterFunc(s.broken, func() { _ = s.log.Close() })
-	now := s.log.Now
-	if s.cfg.Now != nil {
-		now = s.cfg.Now
+	if s.now = s.cfg.Now; s.now == nil {
+		s.now = s.log.Now
 	}
-	s.Replica = replica.New(replica.Config{Machine: s.machine, Log: s.log, Now: now, MaxEntry: maxEntry})
+	s.Replica = replica.New(replica.Config{Machine: s.machine, Log: s.log, Now: s.now, MaxEntry: maxEntry})
 	return s.beginFollowing(ctx)
 }
 

@@ -70,6 +70,32 @@ CREATE TABLE IF NOT EXISTS carillon_runs (
     KEY carillon_runs_parent (tenant, parent, number)
 ) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
 
+-- Unfinished runs that are older than 5 seconds, for queries of yours, if store.live is set. The columns are those of
+-- carillon_runs.
+CREATE TABLE IF NOT EXISTS carillon_live (
+    tenant      varbinary(200) NOT NULL,
+    id          binary(16)     NOT NULL,
+    job         varbinary(200) NOT NULL,
+    app         varbinary(200) NOT NULL,
+    state       varbinary(40)  NOT NULL,
+    worker      varbinary(300) NOT NULL, -- of the last attempt
+    parent      binary(16),
+    priority    integer        NOT NULL,
+    attempts    integer        NOT NULL,
+    created_at  datetime(6),
+    due_at      datetime(6),
+    started_at  datetime(6), -- the last attempt
+    code        text           NOT NULL, -- of the last failure
+    error       mediumtext     NOT NULL,
+    args        longtext, -- JSON
+    PRIMARY KEY (tenant, id)
+) ENGINE = InnoDB DEFAULT CHARSET = utf8mb4 COLLATE = utf8mb4_bin;
+CREATE TABLE IF NOT EXISTS carillon_live_term (
+    one  smallint PRIMARY KEY,
+    term bigint NOT NULL DEFAULT 0 -- whose leader has written carillon_live
+) ENGINE = InnoDB;
+INSERT IGNORE INTO carillon_live_term (one) VALUES (1);
+
 -- The jobs as they are now, for queries of yours, and for requests in transactions.
 CREATE TABLE IF NOT EXISTS carillon_jobs (
     tenant     varbinary(200) NOT NULL,

@@ -73,6 +73,32 @@ CREATE INDEX carillon_runs_state  ON carillon_runs (tenant, state, number) WHERE
 CREATE INDEX carillon_runs_others ON carillon_runs (tenant, job, number) WHERE state <> 'Succeeded';
 CREATE INDEX carillon_runs_parent ON carillon_runs (tenant, parent, number) WHERE parent IS NOT NULL;
 
+-- Unfinished runs that are older than 5 seconds, for queries of yours, if store.live is set. The columns are those of
+-- carillon_runs.
+CREATE TABLE carillon_live (
+    tenant      text COLLATE "C" NOT NULL,
+    id          uuid        NOT NULL,
+    job         text COLLATE "C" NOT NULL,
+    app         text COLLATE "C" NOT NULL,
+    state       text COLLATE "C" NOT NULL,
+    worker      text COLLATE "C" NOT NULL, -- of the last attempt
+    parent      uuid,
+    priority    integer     NOT NULL,
+    attempts    integer     NOT NULL,
+    created_at  timestamptz NOT NULL,
+    due_at      timestamptz,
+    started_at  timestamptz, -- the last attempt
+    code        text NOT NULL, -- of the last failure
+    error       text NOT NULL,
+    args        text, -- JSON
+    PRIMARY KEY (tenant, id)
+);
+CREATE TABLE carillon_live_term (
+    one  smallint PRIMARY KEY CHECK (one = 1),
+    term bigint NOT NULL DEFAULT 0 -- whose leader has written carillon_live
+);
+INSERT INTO carillon_live_term (one) VALUES (1);
+
 -- The jobs as they are now, for queries of yours, and for requests in transactions.
 CREATE TABLE carillon_jobs (
     tenant     text COLLATE "C" NOT NULL,
