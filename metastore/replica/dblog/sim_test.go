@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,6 +25,10 @@ type world struct {
 	db     *memdb.DB
 	dice   *dice
 	faults bool // the database may misbehave
+	steps  int  // what happens to nodes
+	rare   int  // of so many statements five go wrong
+	looks  int  // clients read what they have created once in so many times
+	stays  int  // clients choose another node once in so many requests
 	nodes  []*node
 
 	mu    sync.Mutex
@@ -118,7 +123,7 @@ func (w *world) fault(string) (f memdb.Fault) {
 	if !on {
 		return f
 	}
-	switch w.dice.n(60) {
+	switch w.dice.n(w.rare) {
 	case 0:
 		f.Fails = true
 	case 1:
@@ -203,17 +208,21 @@ func envelope(k kernel.Command) kernel.Envelope {
 }
 
 // client creates runs on any node that takes them.
-func (w *world) client(ctx context.Context, pick func() *node) {
-	for ctx.Err() == nil {
-		n := pick()
+func (w *world) client(ctx context.Context, pick func(other bool) *node) {
+	for other := false; ctx.Err() == nil; {
+		n := pick(other)
 		k := kernel.Create{ID: jobs.NewID(time.Now()), Key: "k", Args: []byte(`{"customer":"c-1234567890"}`)}
 		asked, cancel := context.WithTimeout(ctx, 10*time.Second)
 		r := n.rows.Apply(asked, []kernel.Envelope{envelope(k)})[0]
 		cancel()
-		switch code := jobs.CodeOf(r.Err); {
+		code := jobs.CodeOf(r.Err)
+		other = code == jobs.Unavailable
+		switch {
 		case r.Err == nil:
 			w.note(k.ID, true)
-			w.look(ctx, k.ID, pick())
+			if w.dice.n(w.looks) == 0 {
+				w.look(ctx, k.ID, pick(true))
+			}
 		case code == jobs.Unavailable:
 			w.note(k.ID, false)
 			time.Sleep(50 * time.Millisecond)
@@ -271,7 +280,7 @@ func (w *world) promote(n uint64) {
 func TestADatabaseThatMisbehaves(t *testing.T) {
 	for seed := range tests.Size[uint64](6, 10, 400) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { simulate(t, seed, false) })
+			synctest.Test(t, func(t *testing.T) { simulate(t, &world{steps: 40, rare: 60, looks: 1, stays: 4}, seed, false) })
 		})
 	}
 }
@@ -281,13 +290,29 @@ func TestADatabaseThatMisbehaves(t *testing.T) {
 func TestADatabaseThatLosesTheEnd(t *testing.T) {
 	for seed := range tests.Size[uint64](6, 10, 400) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { simulate(t, seed, true) })
+			synctest.Test(t, func(t *testing.T) { simulate(t, &world{steps: 40, rare: 60, looks: 1, stays: 4}, seed, true) })
 		})
 	}
 }
 
-func simulate(t *testing.T, seed uint64, promote bool) {
-	w := &world{t: t, db: new(memdb.DB), dice: &dice{rng: rand.New(rand.NewPCG(seed, 19))}, acked: map[jobs.ID]bool{}, lost: map[jobs.ID]bool{}, terms: map[uint64]int{}}
+// The same with fewer faults, between which much is written.
+func TestADatabaseThatIsBusy(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a quarter less time
+	for seed := range tests.Size[uint64](1, 3, 100) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			var entries uint64
+			began := time.Now()
+			synctest.Test(t, func(t *testing.T) {
+				entries = simulate(t, &world{steps: tests.Size(12, 40, 40), rare: 5000, looks: 50, stays: 1000}, seed, true)
+			})
+			t.Logf("%.0f entries a second", float64(entries)/time.Since(began).Seconds())
+		})
+	}
+}
+
+func simulate(t *testing.T, w *world, seed uint64, promote bool) (entries uint64) {
+	w.t, w.db, w.dice = t, new(memdb.DB), &dice{rng: rand.New(rand.NewPCG(seed, 19))}
+	w.acked, w.lost, w.terms = map[jobs.ID]bool{}, map[jobs.ID]bool{}, map[uint64]int{}
 	w.db.Fault = w.fault
 	var guard sync.RWMutex // held by clients, and to replace a node
 	for i := range 3 {
@@ -307,17 +332,17 @@ func simulate(t *testing.T, seed uint64, promote bool) {
 	for range 4 {
 		last := 0
 		clients.Go(func() {
-			w.client(ctx, func() *node {
+			w.client(ctx, func(other bool) *node {
 				guard.RLock()
 				defer guard.RUnlock()
-				if w.dice.n(4) == 0 {
+				if other || w.dice.n(w.stays) == 0 {
 					last = w.dice.n(3)
 				}
 				return w.nodes[last]
 			})
 		})
 	}
-	for range 40 {
+	for range w.steps {
 		time.Sleep(w.dice.upTo(3 * time.Second))
 		i := w.dice.n(3)
 		switch w.dice.n(4) {
@@ -337,7 +362,7 @@ func simulate(t *testing.T, seed uint64, promote bool) {
 		}
 	}
 	w.misbehave(false)
-	time.Sleep(time.Minute)
+	time.Sleep(10 * time.Second)
 	stop()
 	clients.Wait()
 	time.Sleep(10 * time.Second)
@@ -364,9 +389,11 @@ func simulate(t *testing.T, seed uint64, promote bool) {
 	for _, n := range w.nodes {
 		n.stop()
 	}
-	rows, snapshots := w.db.Size()
-	t.Logf("%d acknowledged, %d refused, %d lost, %d terms, %d rows, %d snapshots", acked, refused, len(w.lost), len(w.terms), rows, snapshots)
+	_, snapshots := w.db.Size()
+	entries, _, _ = w.nodes[0].machine.Bounds.Now()
+	t.Logf("%d acknowledged, %d refused, %d lost, %d terms, %d snapshots, %d entries", acked, refused, len(w.lost), len(w.terms), snapshots, entries)
 	if acked < 100 || snapshots == 0 || len(w.terms) < 2 {
 		t.Error("too little has happened")
 	}
+	return entries
 }
