@@ -52,6 +52,9 @@ type history struct {
 	more    chan struct{} // has one when some come
 	hurried chan struct{} // has one when they are to be written now
 	growth  growth        // of the table
+	dropped int           // of waiting, before it; they stay in memory as long as its array
+
+	writing sync.Mutex // held from reading the mark to noting what was written
 
 	ctx    context.Context // ends with close
 	stop   context.CancelFunc
@@ -168,9 +171,10 @@ func (h *history) written(upTo uint64) {
 	if n == 0 {
 		return
 	}
-	// Lists may be reading what was dropped. It stays in memory until the slice grows or is empty.
-	if h.waiting = h.waiting[n:]; len(h.waiting) == 0 {
-		h.waiting = nil
+	// Lists may be reading what was dropped, so the array is not changed.
+	h.waiting, h.dropped = h.waiting[n:], h.dropped+n
+	if h.dropped >= len(h.waiting) {
+		h.waiting, h.dropped = append([]finished(nil), h.waiting...), 0
 	}
 	close(h.moved)
 	h.moved = make(chan struct{})
@@ -277,6 +281,8 @@ func (h *history) step(ctx context.Context) error {
 	if idle {
 		return nil
 	}
+	h.writing.Lock()
+	defer h.writing.Unlock()
 	mark, err := h.mark(ctx)
 	if err != nil {
 		return err

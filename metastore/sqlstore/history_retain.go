@@ -70,13 +70,19 @@ func (h *history) grew(from, to uint64, part []finished) {
 }
 
 // grown returns what the table got, and begins anew.
-func (h *history) grown(mark uint64) growth {
+func (h *history) grown(ctx context.Context) (growth, error) {
+	h.writing.Lock()
+	defer h.writing.Unlock()
+	mark, err := h.mark(ctx)
+	if err != nil {
+		return growth{}, err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	g := h.growth
 	g.whole = g.whole || g.upTo != mark
 	h.growth = growth{upTo: mark, of: map[jobName]written{}}
-	return g
+	return g, nil
 }
 
 // Retain purges. A pass looks at the jobs of which this process has written runs since the one before, and at those of
@@ -104,11 +110,10 @@ func (h *history) query(ctx context.Context, what string, fn func(scan func(...a
 
 func (h *history) purge(ctx context.Context, r metastore.Retention) (dropped int, err error) {
 	p := &h.purging
-	mark, err := h.mark(ctx)
+	g, err := h.grown(ctx)
 	if err != nil {
 		return 0, h.failed("search finished runs", err)
 	}
-	g := h.grown(mark)
 	known := map[jobName]bool{}
 	if g.whole || p.jobs == nil {
 		g.whole = true
@@ -167,13 +172,17 @@ func (h *history) purge(ctx context.Context, r metastore.Retention) (dropped int
 	last := map[jobName]time.Time{}
 	for name, k := range kept {
 		at, has := p.oldest[name]
-		if !k.Since.IsZero() && (!has || at.Before(k.Since)) {
+		if !k.Since.IsZero() && (g.whole || !has || at.Before(k.Since)) {
 			n := 0
 			n, at, err = h.drop(ctx, name, k.Since, "")
 			if dropped += n; err != nil {
 				return dropped, err
 			}
-			has = !at.IsZero()
+			if has = !at.IsZero(); !has { // it has no runs
+				delete(kept, name)
+				delete(young, name)
+				delete(extra, name)
+			}
 		}
 		if has {
 			last[name] = at

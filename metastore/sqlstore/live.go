@@ -138,7 +138,7 @@ func (o *stale) next(take func(runName, since) bool) {
 		run, more := o.fill()
 		if !more {
 			o.stop()
-			o.fill = nil // frees the snapshot
+			o.fill, o.stop = nil, func() {} // frees the snapshot
 			return
 		}
 		name := runName{run.Tenant, run.ID}
@@ -213,7 +213,7 @@ func (s *Store) followLive(ctx context.Context, term uint64, tick <-chan time.Ti
 	defer s.live.turn(false)
 	o := &stale{open: map[runName]since{}}
 	o.fill, o.stop = iter.Pull(s.machine.Engine.Capture().Runs())
-	defer o.stop()
+	defer func() { o.stop() }()
 	for {
 		notes, on := s.live.take()
 		if !on {

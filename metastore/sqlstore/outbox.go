@@ -27,7 +27,7 @@ const (
 	outboxMost  = 4 << 20  // of a request
 
 	headEvery = 100 * time.Millisecond // how often requests are tried again that are over a limit
-	passShare = 4                      // a pass begins after so many times what the last one took
+	passShare = 4                      // a pass begins, and the head is read again, after so many times what the last took
 	passMost  = 10_000                 // tenants over a limit
 )
 
@@ -36,7 +36,7 @@ const (
 // finds rows that were committed after rows with higher numbers. So nothing depends on what a pass remembers.
 type pass struct {
 	began time.Time
-	head  time.Time            // when the head was last read, and not all of it taken
+	head  time.Time            // when the head is read again, of which not all was taken
 	after int64                // it has read the rows up to this one
 	held  map[jobs.Tenant]bool // whose requests stay; none = only the head is read
 	why   error
@@ -98,7 +98,7 @@ func (s *Store) Deliver(ctx context.Context, leads func() bool, to metastore.App
 // whether it can go on at once.
 func (s *Store) deliver(ctx context.Context, to metastore.Applier, p *pass) (n int, more bool, err error) {
 	now, from := time.Now(), p.after
-	if now.Sub(p.head) >= headEvery {
+	if !now.Before(p.head) {
 		if from = 0; !p.next.IsZero() && now.After(p.next) {
 			*p = pass{}
 		}
@@ -174,7 +174,7 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, p *pass) (n i
 		p.next = time.Now().Add(max(headEvery, passShare*time.Since(p.began)))
 	}
 	if from == 0 && !taken {
-		p.head = now
+		p.head = time.Now().Add(max(headEvery, passShare*time.Since(now)))
 	}
 	return n, p.next.IsZero() || from == 0 && taken, p.why
 }

@@ -216,6 +216,9 @@ func (l *limiting) Apply(_ context.Context, batch []kernel.Envelope) []metastore
 	if tried {
 		l.tried = append(l.tried, time.Now())
 	}
+	if len(batch) > outboxPart/2 {
+		time.Sleep(headEvery * 3 / 2) // each request is looked up somewhere
+	}
 	return all
 }
 

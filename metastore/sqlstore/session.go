@@ -40,7 +40,9 @@ type session struct {
 const (
 	proofEvery = 50 * time.Millisecond  // how often a leader's session proves that it lives
 	proofTime  = 100 * time.Millisecond // how long a proof counts
-	earlyWait  = 120 * time.Millisecond // how long a node that takes over early waits
+	// proofAnswer is how long the session may take: the lease is then renewed without it.
+	proofAnswer = time.Second
+	earlyWait   = 120 * time.Millisecond // how long a node that takes over early waits
 )
 
 // alone reports whether no other node can have taken over early.
@@ -59,7 +61,10 @@ func (s *Store) prove(ctx context.Context) {
 	for n := &s.session; ctx.Err() == nil; {
 		n.mu.Lock()
 		if sent := time.Now(); n.held {
-			if err := n.conn.PingContext(ctx); err != nil {
+			asked, cancel := context.WithTimeout(ctx, proofAnswer)
+			err := n.conn.PingContext(asked)
+			cancel()
+			if err != nil {
 				n.failed(ctx, s.logger, err)
 			} else {
 				n.proved(sent)
@@ -249,6 +254,9 @@ func (s *Store) keepIn(ctx context.Context, statement func(session string) strin
 	}
 	sent := time.Now()
 	if err == nil && n.held {
+		if n.sure.Load() == nil {
+			n.sure.Store(new(time.Time)) // the row may name the session before the answer comes
+		}
 		done, err = n.conn.ExecContext(ctx, s.dialect.ask(statement(s.dialect.server)), args...)
 	}
 	if err != nil {
