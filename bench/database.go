@@ -176,7 +176,7 @@ func tenMillion(ctx context.Context, h *fixture) (map[string]float64, error) {
 // heldFor is how long a transaction holds its snapshot.
 var heldFor = 10 * time.Minute
 
-// held is how long requests take before, and while a another transaction holds a snapshot: the database may not
+// held is how long requests take before, and while another transaction holds a snapshot: the database may not
 // remove a row that was deleted since.
 func held(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if err := h.hire(ctx); err != nil {

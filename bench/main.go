@@ -30,7 +30,7 @@
 //	go run . sizes       throughput by the number of runs in a call; payloads: by the bytes of a run; backlog: by what waits
 //	go run . takeover    a million unfinished runs, with -database: until another process leads them
 //	go run . tenmillion  in PostgreSQL: the same work before and after ten million finished runs are in the table
-//	go run . held        with -database: requests while a another transaction holds a snapshot for ten minutes
+//	go run . held        with -database: requests while another transaction holds a snapshot for ten minutes
 //	go run . all         the quicker ones of them
 package main
 
