@@ -80,7 +80,7 @@ func takeover(ctx context.Context, h *fixture) (map[string]float64, error) {
 		return nil, err
 	}
 	figures["follows_s"] = time.Since(begin).Seconds()
-	time.Sleep(2 * time.Second)
+	time.Sleep(2 * time.Second) // nothing is left to do: what is measured is the takeover alone
 	_ = h.server.Process.Kill()
 	begin = time.Now()
 	if err := ready(ctx, web+"/leaderz", next); err != nil {

@@ -48,7 +48,7 @@ func finish(id jobs.ID) kernel.Finish {
 	return kernel.Finish{ID: id, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess}
 }
 
-// The table has the unfinished runs that are older than five seconds, as the leader has them, whoever led before.
+// The table has the unfinished runs that are older than five seconds, as the leader has them, after a change of leader, too.
 func TestLive(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		clock := storetest.NewClock()
