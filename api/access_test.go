@@ -33,7 +33,7 @@ type guarded struct {
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
 	g := &guarded{fixture: newFixture(t), tokens: map[string]string{"none": ""}}
-	early := ops.New(ops.Config{Store: g.store})
+	early := ops.New(ops.Config{Store: g.store, Authenticates: true})
 	root := ops.Who{Actor: "person:root", Role: ops.Admin}
 	for _, want := range []ops.NewToken{{Name: "keep", Role: "admin"}, {Name: "viewer", Role: "viewer"}, {Name: "operator", Role: "operator"}, {Name: "admin", Role: "admin"},
 		{Name: "worker", Role: "worker"}, {Name: "client", Role: "client"}, {Name: "revoked", Role: "admin"}, {Name: "expired", Role: "admin", For: time.Minute}} {
@@ -48,7 +48,7 @@ func newGuarded(t *testing.T) *guarded {
 			}
 		}
 	}
-	_, other, err := early.Grant(t.Context(), ops.Who{Tenant: "other", Actor: "person:root"}, ops.NewToken{Name: "admin", Role: "admin"})
+	_, other, err := early.CreateTenant(t.Context(), root, ops.NewTenant{Name: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func newGuarded(t *testing.T) *guarded {
 	g.tokens["last character"] = admin[:len(admin)-1] + wrong
 	g.tokens["prefix"] = admin[:len(admin)-10]
 	g.tokens["a megabyte"] = admin + strings.Repeat("A", 1<<20)
-	o := ops.New(ops.Config{Store: g.store, Now: func() time.Time { return time.Now().Add(time.Hour) }})
+	o := ops.New(ops.Config{Store: g.store, Now: func() time.Time { return time.Now().Add(time.Hour) }, Authenticates: true})
 	g.access = api.NewAccess(o, false)
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
 	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))
@@ -117,9 +117,10 @@ var bodies = map[string]string{
 	"POST /api/v1/outbox/refused/retry": `{"numbers":[1]}`, "POST /api/v1/outbox/refused/discard": `{"numbers":[1]}`,
 	"POST /api/v1/seed/jobs/{jobId}": `{"request":[{"url":"http://example.com/"}]}`, "POST /api/v1/seed/jobs/{jobId}/update": `{"request":[{"url":"http://example.com/"}]}`,
 	"POST /api/v1/jobs/{key}/backfill": `{"from":"2026-01-01T00:00:00Z"}`,
-	"POST /api/v1/apply":               `{"jobs":[{"key":"billing.charge","retries":1}]}`,
-	"POST /api/v1/worker/register":     `{"name":"w","start":"a1","app":"billing","slots":1,"jobs":[{"key":"billing.charge","kind":"triggered"}]}`,
-	"POST /api/v1/worker/poll":         `{"worker":"w-a1"}`, "POST /api/v1/worker/heartbeat": `{"worker":"w-a1"}`, "POST /api/v1/worker/leave": `{"worker":"w-a1"}`,
+	"POST /api/v1/tenants":             `{"name":"third"}`, "PATCH /api/v1/tenants/{name}": `{"title":"x"}`, "POST /api/v1/tenants/{name}/tokens": `{"name":"new","role":"admin"}`,
+	"POST /api/v1/apply":           `{"jobs":[{"key":"billing.charge","retries":1}]}`,
+	"POST /api/v1/worker/register": `{"name":"w","start":"a1","app":"billing","slots":1,"jobs":[{"key":"billing.charge","kind":"triggered"}]}`,
+	"POST /api/v1/worker/poll":     `{"worker":"w-a1"}`, "POST /api/v1/worker/heartbeat": `{"worker":"w-a1"}`, "POST /api/v1/worker/leave": `{"worker":"w-a1"}`,
 	"POST /api/v1/worker/finish": of + `}`, "POST /api/v1/worker/progress": of + `,"done":1}`, "POST /api/v1/worker/checkpoint": of + `,"data":1}`,
 	"POST /api/v1/worker/logs": of + `,"lines":[{"text":"x"}]}`,
 }
@@ -146,8 +147,8 @@ func TestEveryRouteHasARule(t *testing.T) {
 			case holder == "another tenant": // an admin, elsewhere
 				g = newGuarded(t)
 				switch {
-				case path == "/api/v1/backup" || strings.HasPrefix(path, "/api/v1/cluster/"):
-					want = http.StatusForbidden // nodes are everybody's
+				case path == "/api/v1/backup" || strings.HasPrefix(path, "/api/v1/cluster/") || strings.HasPrefix(path, "/api/v1/tenants"):
+					want = http.StatusForbidden // the server's administrators manage nodes and tenants
 				case method == "PUT" && path != "/api/v1/seed/jobs/{jobId}", method == "POST" && path == "/api/v1/seed/jobs/{jobId}": // makes one of its own
 				case strings.Contains(path, "{"):
 					want = http.StatusNotFound

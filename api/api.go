@@ -113,6 +113,7 @@ func New(c Config) *API {
 	a.routeBackfill()
 	a.routeSystem()
 	a.routeTokens()
+	a.routeTenants()
 	a.routeCalendars()
 	a.routeOutbox()
 	a.routeForecast()

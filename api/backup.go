@@ -1,6 +1,7 @@
 package api
 
 import (
+	"mime"
 	"net/http"
 	"time"
 
@@ -28,12 +29,16 @@ func (a *API) routeBackup() {
 const backupPatience = time.Minute
 
 func (a *API) backup(w http.ResponseWriter, r *http.Request) {
-	to := &download{w: w, stream: http.NewResponseController(w)}
-	err := a.ops.Backup(r.Context(), who(r.Context()), to)
+	to := &download{w: w, stream: http.NewResponseController(w), kind: "application/octet-stream", file: "carillon.backup"}
+	a.downloaded(w, r, to, a.ops.Backup(r.Context(), who(r.Context()), to))
+}
+
+// downloaded ends a download.
+func (a *API) downloaded(w http.ResponseWriter, r *http.Request, to *download, err error) {
 	switch {
 	case err == nil:
 	case to.begun:
-		a.log.WarnContext(r.Context(), "backup aborted", "err", err)
+		a.log.WarnContext(r.Context(), "download aborted", "path", r.URL.Path, "err", err)
 		panic(http.ErrAbortHandler) // the connection breaks, so that the client notices that the file is incomplete
 	default:
 		problemOf(r.Context(), a.episodes, err).write(w)
@@ -43,6 +48,8 @@ func (a *API) backup(w http.ResponseWriter, r *http.Request) {
 // download is a response that starts with its first byte.
 type download struct {
 	w      http.ResponseWriter
+	kind   string // its media type
+	file   string // its name
 	stream *http.ResponseController
 	begun  bool
 }
@@ -50,8 +57,8 @@ type download struct {
 func (d *download) Write(b []byte) (int, error) {
 	if !d.begun {
 		d.begun = true
-		d.w.Header().Set("Content-Type", "application/octet-stream")
-		d.w.Header().Set("Content-Disposition", `attachment; filename="carillon.backup"`)
+		d.w.Header().Set("Content-Type", d.kind)
+		d.w.Header().Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": d.file}))
 		_ = d.stream.SetReadDeadline(time.Time{}) // the server's limit on requests does not apply to a download
 	}
 	_ = d.stream.SetWriteDeadline(time.Now().Add(backupPatience)) // not supported by recorders in tests

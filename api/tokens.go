@@ -104,15 +104,7 @@ func (a *API) routeTokens() {
 	register(a, ops.Admin, huma.Operation{OperationID: "grant-token", Method: http.MethodPost, Path: "/tokens", Tags: tags, DefaultStatus: http.StatusCreated,
 		Summary: "Create a token", Description: "Its text is only in this response: the server stores a hash."},
 		func(ctx context.Context, in *grantInput) (*struct{ Body GrantedToken }, error) {
-			want := ops.NewToken{Name: in.Body.Name, Role: in.Body.Role, App: in.Body.App}
-			if in.Body.For != nil {
-				want.For = time.Duration(*in.Body.For)
-			}
-			t, text, err := a.ops.Grant(ctx, who(ctx), want)
-			if err != nil {
-				return nil, err
-			}
-			return &struct{ Body GrantedToken }{GrantedToken{tokenOf(t), text}}, nil
+			return a.grantToken(ctx, who(ctx), in)
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "revoke-token", Method: http.MethodDelete, Path: "/tokens/{id}", Tags: tags, DefaultStatus: http.StatusNoContent,
 		Summary: "Revoke a token", Description: "Its sessions end, too. The last admin token that does not expire cannot be revoked."},
@@ -125,6 +117,23 @@ func (a *API) routeTokens() {
 		Summary: "List the audit, newest first", Description: "Actor, target, before and after of each change. It never contains arguments, results or secrets."}, a.audit)
 }
 
+func (a *API) grantToken(ctx context.Context, asker ops.Who, in *grantInput) (*struct{ Body GrantedToken }, error) {
+	want := ops.NewToken{Name: in.Body.Name, Role: in.Body.Role, App: in.Body.App}
+	if in.Body.For != nil {
+		want.For = time.Duration(*in.Body.For)
+	}
+	t, text, err := a.ops.Grant(ctx, asker, want)
+	if err != nil {
+		return nil, err
+	}
+	return &struct{ Body GrantedToken }{GrantedToken{tokenOf(t), text}}, nil
+}
+
+func changeOf(c *kernel.Audit) Change {
+	return Change{N: c.N, At: c.At, Actor: c.Actor, Reason: c.Reason, Verb: c.Verb, Target: c.Target,
+		Before: object(json.RawMessage(c.Before)), After: object(json.RawMessage(c.After))}
+}
+
 func (a *API) audit(ctx context.Context, in *auditInput) (*struct{ Body auditList }, error) {
 	list, err := a.ops.Audits(ctx, who(ctx), metastore.AuditQuery{Target: in.Target, Actor: in.Actor, Before: in.Before, Limit: in.Limit})
 	if err != nil {
@@ -132,8 +141,7 @@ func (a *API) audit(ctx context.Context, in *auditInput) (*struct{ Body auditLis
 	}
 	out := auditList{Items: make([]Change, len(list))}
 	for i, c := range list {
-		out.Items[i] = Change{N: c.N, At: c.At, Actor: c.Actor, Reason: c.Reason, Verb: c.Verb, Target: c.Target,
-			Before: object(json.RawMessage(c.Before)), After: object(json.RawMessage(c.After))}
+		out.Items[i] = changeOf(c)
 	}
 	if n := len(list); n == in.Limit {
 		out.Next = list[n-1].N

@@ -77,6 +77,11 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		if leading && cp.cfg.Paused != nil {
 			paused = append(paused, gaveUp(&results[i].Effect)...)
 		}
+		if g := results[i].Global; g != nil && leading {
+			if b.tenancy(g); g.Tenancy.Deleted.On {
+				poke(cp.dissolving)
+			}
+		}
 		if verb == kernel.VerbPurge {
 			select {
 			case cp.purged <- struct{}{}:

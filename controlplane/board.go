@@ -25,8 +25,9 @@ type board struct {
 	base    time.Time           // of all stamps
 	lease   time.Duration
 	members map[dispatch.Worker]*member
-	unstart []dispatch.Attempt // to be committed
-	thawed  dispatch.Stamp     // when this process last stood still
+	tenants map[jobs.Tenant]*kernel.Global // those that were created
+	unstart []dispatch.Attempt             // to be committed
+	thawed  dispatch.Stamp                 // when this process last stood still
 	// answering is since when the bus has been answering without a break; 0 = it does not.
 	answering dispatch.Stamp
 	changed   chan struct{} // there may be something to start, or to take back
@@ -69,20 +70,59 @@ func (b *board) lead(term uint64) {
 	now := b.now()
 	b.term, b.Board, b.ahead, b.unstart, b.answering = term, assign.New(b.lease, now), lookahead{}, nil, now
 	b.needed = map[kernel.Ref]bool{}
-	b.members = map[dispatch.Worker]*member{}
+	b.members, b.tenants = map[dispatch.Worker]*member{}, map[jobs.Tenant]*kernel.Global{}
 }
 
-// load takes up the attempts that the store has as a term begins.
-func (b *board) load(ctx context.Context, st metastore.Agenda) error {
+// load takes up the tenants and the attempts that the store has as a term begins.
+func (b *board) load(ctx context.Context, st metastore.Full) error {
+	tenants, err := st.Tenants(ctx)
+	if err != nil {
+		return err
+	}
 	rows, err := st.Leased(ctx)
 	if err != nil {
 		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for _, g := range tenants {
+		b.tenancy(g)
+	}
 	now := b.now()
 	for _, run := range rows {
 		b.follow(run, b.Load(run, now), now)
+	}
+	return nil
+}
+
+// tenancy follows what the server's administrators decide about a tenant. The lock is held.
+func (b *board) tenancy(g *kernel.Global) {
+	if old := b.tenants[g.Tenant]; old != nil && old.Revision > g.Revision {
+		return
+	}
+	b.Rule(g.Tenant, &g.Tenancy)
+	b.tenants[g.Tenant] = g
+}
+
+// admit refuses a worker of a tenant that does not exist, or that has as many as it may. The lock is held.
+func (b *board) admit(tenant jobs.Tenant) error {
+	g := b.tenants[tenant]
+	switch {
+	case tenant == jobs.DefaultTenant:
+		return nil
+	case g == nil || !g.Exists(tenant):
+		return kernel.Refuse(jobs.NotFound, "there is no tenant %q: an administrator of the server creates it, with: carillon tenants create %s", tenant, tenant)
+	case g.Tenancy.Limits.Workers == 0:
+		return nil
+	}
+	n := 0
+	for w := range b.members {
+		if w.Tenant == tenant {
+			n++
+		}
+	}
+	if most := g.Tenancy.Limits.Workers; n >= most {
+		return kernel.Refuse(jobs.Exhausted, "tenant %s has %d workers, and its limit is %d: stop one, or have an administrator of the server raise the limit", tenant, n, most)
 	}
 	return nil
 }

@@ -31,17 +31,17 @@ func TestCatalogHeedsChangesWhileItIsFilled(t *testing.T) {
 	full := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: time.Now}
 	apply := func(k kernel.Command) {
 		t.Helper()
-		if r := full.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "person:ann", Command: k}})[0]; r.Err != nil {
+		if r := full.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]; r.Err != nil {
 			t.Fatal(r.Err)
 		}
 	}
 	apply(kernel.Register{App: "bells", Worker: "w", Start: true, Job: kernel.Declaration{Key: "ring", Kind: kernel.Recurring, Code: kernel.Settings{Schedule: new("0 * * * * *")}}})
 	var c catalog
 	c.init()
-	if err := c.load(t.Context(), &meanwhile{full, func() { apply(kernel.Pause{Key: "ring"}); c.mark("t", "ring") }}); err != nil {
+	if err := c.load(t.Context(), &meanwhile{full, func() { apply(kernel.Pause{Key: "ring"}); c.mark(jobs.DefaultTenant, "ring") }}); err != nil {
 		t.Fatal(err)
 	}
-	if e := c.entries[jobName{"t", "ring"}]; e == nil || e.near == nil || e.near.def.Paused == nil {
+	if e := c.entries[jobName{jobs.DefaultTenant, "ring"}]; e == nil || e.near == nil || e.near.def.Paused == nil {
 		t.Errorf("the catalog has %+v, and the job is paused", e)
 	}
 }
@@ -52,7 +52,7 @@ func TestCatalogForgetsWhatIsFarAway(t *testing.T) {
 	full := &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: func() time.Time { return now }}
 	apply := func(k kernel.Command) {
 		t.Helper()
-		if r := full.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "person:ann", Command: k}})[0]; r.Err != nil {
+		if r := full.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "person:ann", Command: k}})[0]; r.Err != nil {
 			t.Fatal(r.Err)
 		}
 	}
@@ -64,7 +64,7 @@ func TestCatalogForgetsWhatIsFarAway(t *testing.T) {
 	if err := c.load(t.Context(), full); err != nil {
 		t.Fatal(err)
 	}
-	if c.entries[jobName{"t", "soon"}].near == nil || c.entries[jobName{"t", "far"}].near != nil {
+	if c.entries[jobName{jobs.DefaultTenant, "soon"}].near == nil || c.entries[jobName{jobs.DefaultTenant, "far"}].near != nil {
 		t.Error("the definition of the job that is due soon is not in memory, or the other one is")
 	}
 	may := time.Date(2027, 5, 1, 0, 0, 0, 0, time.UTC)

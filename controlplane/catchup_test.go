@@ -26,7 +26,7 @@ func TestCatchUp(t *testing.T) {
 				Code: kernel.Settings{Schedule: new("0 * * * * *"), Misfire: new(jobs.MisfireSkip), MaxConcurrency: new(0)}}},
 			kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "manual", Kind: kernel.Triggered}},
 		} {
-			if r := store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.ID{byte(i + 1)}, Tenant: "t", Actor: "test", Command: k}})[0]; r.Err != nil {
+			if r := store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.ID{byte(i + 1)}, Tenant: jobs.DefaultTenant, Actor: "test", Command: k}})[0]; r.Err != nil {
 				t.Fatal(r.Err)
 			}
 		}
@@ -35,7 +35,7 @@ func TestCatchUp(t *testing.T) {
 		if err != nil || fired != c.fired || missed != c.missed {
 			t.Errorf("%s: %d fired and %d missed (%v), want %d and %d", c.by, fired, missed, err, c.fired, c.missed)
 		}
-		page, err := store.Runs(t.Context(), metastore.RunQuery{Tenant: "t", Job: "each", Limit: 100})
+		page, err := store.Runs(t.Context(), metastore.RunQuery{Tenant: jobs.DefaultTenant, Job: "each", Limit: 100})
 		if err != nil || len(page.Runs) != c.fired {
 			t.Errorf("%s: there are %d runs (%v)", c.by, len(page.Runs), err)
 		}

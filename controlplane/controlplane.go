@@ -123,6 +123,7 @@ type ControlPlane struct {
 	terms      termHistory
 	heartbeats atomic.Uint64
 	purged     chan struct{} // finished runs were purged on request
+	dissolving chan struct{} // a tenant is to be deleted
 
 	purging struct {
 		mu sync.Mutex
@@ -144,7 +145,7 @@ func New(c Config) (*ControlPlane, error) {
 		return nil, kernel.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
-	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), dissolving: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
 	if cp.cfg.Leader == nil {
 		cp.cfg.Leader = cp.store

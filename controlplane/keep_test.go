@@ -34,6 +34,7 @@ func TestNoWorkerSpeaksForAnother(t *testing.T) {
 		synctest.Wait()
 
 		h.must(kernel.Register{App: "billing", Worker: "billing-1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered}})
+		h.must(kernel.SetTenant{Name: "acme", Create: true})
 		run := jobs.NewID(time.Now())
 		h.must(kernel.Create{ID: run, Key: "charge"})
 		h.must(kernel.Start{ID: run, Worker: "billing-1", Attempt: 1})

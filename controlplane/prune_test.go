@@ -67,6 +67,7 @@ func (k *keeper) trim(d time.Duration) (left int) {
 // Data older than five weeks is purged, of all tenants, in any amount; younger data stays.
 func TestHistoryIsPurged(t *testing.T) {
 	k := newKeeper(t)
+	k.send(jobs.DefaultTenant, kernel.SetTenant{Name: "other", Create: true})
 	const each = 700 // more than one Trim holds, of both together
 	for _, tenant := range []jobs.Tenant{jobs.DefaultTenant, "other"} {
 		for i := range each {

@@ -35,6 +35,9 @@ func (b *board) attend(from bus.Principal, h *bus.Heartbeat, now dispatch.Stamp)
 	m := b.members[w]
 	if h.Info != nil {
 		if m == nil {
+			if err := b.admit(from.Tenant); err != nil {
+				return nil, err
+			}
 			if b.starts(from, h.Info.App) >= mostStarts {
 				return nil, kernel.Refuse(jobs.Exhausted, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
 			}

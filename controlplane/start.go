@@ -34,9 +34,12 @@ func (p *proposal) size() int { return len(p.starts) + len(p.expand) + len(p.uns
 // start starts ready runs on workers with free slots, whenever there may be some.
 func (cp *ControlPlane) start(ctx context.Context, term uint64) error {
 	free := make(chan struct{}, startsAtOnce)
+	opens := time.NewTimer(0)
+	defer opens.Stop()
 	for {
 		select {
 		case <-cp.board.changed:
+		case <-opens.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -47,9 +50,12 @@ func (cp *ControlPlane) start(ctx context.Context, term uint64) error {
 			case <-ctx.Done():
 				return ctx.Err()
 			}
-			p := cp.board.propose()
+			p, pause := cp.board.propose()
 			if p.size() == 0 {
 				<-free
+				if opens.Stop(); pause > 0 {
+					opens.Reset(pause)
+				}
 				break
 			}
 			cp.confirm(term)
@@ -79,17 +85,18 @@ func (cp *ControlPlane) refill(ctx context.Context) {
 	}
 }
 
-// propose takes what the next entry is to contain.
-func (b *board) propose() (p proposal) {
+// propose takes what the next entry is to contain. Without anything, pause is how long until more may start; 0 = not
+// known.
+func (b *board) propose() (p proposal, pause time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.term == 0 {
-		return p
+		return p, 0
 	}
 	now := b.now()
 	p.starts, p.expand = b.Starts(startMost, now), b.Expansions(now)
 	p.unstarts, b.unstart = b.unstart, nil
-	return p
+	return p, b.Opens(now)
 }
 
 // commit commits a proposal. A command with an unknown outcome is sent again until there is one: it may have started a

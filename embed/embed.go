@@ -269,7 +269,8 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return way.reaches()
 	})
 	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
-	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Logger: cfg.Logger}
+	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Logger: cfg.Logger,
+		Authenticates: cfg.Tokens || cfg.Who != nil}
 	if s.database != nil {
 		conf.Outbox = s.database
 	}

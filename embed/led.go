@@ -235,6 +235,10 @@ func (e elsewhere) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel
 	})
 }
 
+func (e elsewhere) Tenants(ctx context.Context) ([]*kernel.Global, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Global, error) { return r.Tenants(ctx) })
+}
+
 func (e elsewhere) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Audit, error) { return r.Audits(ctx, q) })
 }

@@ -51,6 +51,9 @@ type change struct {
 }
 
 func (c *change) apply() error {
+	if err := c.inTenant(); err != nil {
+		return err
+	}
 	switch k := c.env.Command.(type) {
 	case kernel.Create:
 		return c.create(k)
@@ -128,6 +131,14 @@ func (c *change) apply() error {
 		return c.backfill(k)
 	case kernel.Notify:
 		return c.notify(k)
+	case kernel.SetTenant:
+		return c.setTenant(k)
+	case kernel.SuspendTenant:
+		return c.suspendTenant(k)
+	case kernel.DeleteTenant:
+		return c.deleteTenant(k)
+	case kernel.DropTenant:
+		return c.dropTenant(k)
 	case kernel.FinalizeUpgrade:
 		return c.finalizeUpgrade(k)
 	}

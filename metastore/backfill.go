@@ -54,6 +54,9 @@ func (c *change) backfill(k kernel.Backfill) error {
 		c.effect.Existing, c.effect.Runs = true, there
 		return nil
 	}
+	if err := c.suspended(); err != nil {
+		return err
+	}
 	for _, m := range k.Take {
 		row, _ := c.tx.Get(kernel.MissedRef(d.Tenant, d.UID, m.From)).(*kernel.Missed)
 		if row == nil || !row.To.Equal(m.To) || row.Count != m.Count || row.Reason != m.Reason {

@@ -58,6 +58,8 @@ type Reader interface {
 	Counts(ctx context.Context, q CountQuery) (Counts, error)
 	// Global is the tenant's settings and counters; never nil without an error.
 	Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global, error)
+	// Tenants lists the settings of the tenants that were created, by name: not of the default one.
+	Tenants(ctx context.Context) ([]*kernel.Global, error)
 	// Token is one token, expired or not. Refused as jobs.NotFound if there is none.
 	Token(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error)
 	// Tokens lists the tokens of a tenant by name; of tenant "*", those of all tenants.
@@ -154,6 +156,8 @@ type Counts struct {
 
 	Waiting int // waiting runs of CountQuery.Payer; 0 without one
 	Jobs    int // jobs of CountQuery.App; only with CountQuery.Jobs
+	// Bytes is the arguments, results and checkpoints of all unsettled runs of the tenant.
+	Bytes int64
 }
 
 // Agenda is what the leader's duties read. It is cheap: nothing here walks the whole store.
@@ -181,6 +185,8 @@ type Agenda interface {
 	Aged(ctx context.Context, before time.Time, limit int) ([]kernel.Ref, error)
 	// Hourly lists tallies of hours that ended at or before a time, in any order: PurgeAudit adds them to their days.
 	Hourly(ctx context.Context, until time.Time, limit int) ([]kernel.Ref, error)
+	// TenantRows lists rows of a tenant, in any order; all but its Global: DropTenant deletes them.
+	TenantRows(ctx context.Context, tenant jobs.Tenant, limit int) ([]kernel.Ref, error)
 	// State is the row the store keeps about itself.
 	State(ctx context.Context) (kernel.StoreRow, error)
 }

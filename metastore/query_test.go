@@ -28,6 +28,7 @@ func TestWalksInParts(t *testing.T) {
 		}
 	}
 	for _, tenant := range []jobs.Tenant{"a", "b"} {
+		apply(jobs.DefaultTenant, kernel.SetTenant{Name: tenant, Create: true})
 		var list []kernel.Command
 		for i := range n {
 			list = append(list, kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprintf("job-%d", i)), Kind: kernel.Triggered}})

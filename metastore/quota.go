@@ -75,6 +75,7 @@ const (
 	waitingOfTenant = iota
 	waitingOfPayer
 	jobsOfApp
+	waitingByLimit // of a tenant with a limit of its own
 )
 
 // tally is a count, plus what was admitted since: mostly it is more than there is.
@@ -115,6 +116,9 @@ func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kern
 	if err := q.memory.admit(len(k.Args)); err != nil {
 		return err
 	}
+	if err := q.tenant(ctx, s, e.Tenant); err != nil {
+		return err
+	}
 	app := ""
 	if strings.HasPrefix(e.Actor, "worker:") {
 		d, err := s.Definition(ctx, e.Tenant, k.Key)
@@ -138,6 +142,33 @@ func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kern
 		return c.Live[jobs.Scheduled] + c.Live[jobs.Enqueued], err
 	}); full {
 		return kernel.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
+	}
+	return nil
+}
+
+// tenant applies the limits of a tenant's runs.
+func (q *Quota) tenant(ctx context.Context, s Store, tenant jobs.Tenant) error {
+	if tenant == jobs.DefaultTenant {
+		return nil
+	}
+	g, err := s.Global(ctx, tenant)
+	if err != nil {
+		return nil
+	}
+	limits := &g.Tenancy.Limits
+	if limits.Waiting > 0 {
+		if n, full := q.one(purse{tenant, waitingByLimit, ""}, limits.Waiting, func() (int, error) {
+			c, err := s.Counts(ctx, CountQuery{Tenant: tenant})
+			return c.Live[jobs.Scheduled] + c.Live[jobs.Enqueued], err
+		}); full {
+			return kernel.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and its limit is %d: try again when some have started, cancel some, or have an administrator of the server raise the limit", tenant, n, limits.Waiting)
+		}
+	}
+	if limits.Bytes > 0 {
+		c, err := s.Counts(ctx, CountQuery{Tenant: tenant})
+		if err == nil && c.Bytes >= limits.Bytes {
+			return kernel.Refuse(jobs.Exhausted, "too many bytes in unfinished runs: tenant %s has %d, and its limit is %d: try again when some have ended, cancel some, or have an administrator of the server raise the limit", tenant, c.Bytes, limits.Bytes)
+		}
 	}
 	return nil
 }

@@ -81,3 +81,45 @@ func TestQuotaRemembersFew(t *testing.T) {
 		t.Errorf("%d names are remembered", n)
 	}
 }
+
+// A tenant has limits of its own, of waiting runs and of the bytes of unfinished ones, for programs and people alike.
+func TestQuotasOfATenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := memstore.Open(memstore.Config{})
+		store := metastore.NewQuota(metastore.Quotas{Waiting: 1000, WaitingPerPayer: 1000, JobsPerApp: 10}).Bound(rows)
+		apply := func(tenant jobs.Tenant, actor string, k kernel.Command) error {
+			return store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: k}})[0].Err
+		}
+		run := func(bytes int) kernel.Create {
+			return kernel.Create{ID: jobs.NewID(time.Now()), Key: "a", Args: []byte(`{"a":"` + strings.Repeat("x", bytes-8) + `"}`)}
+		}
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		exhausted := func(err error, says string) {
+			t.Helper()
+			if jobs.CodeOf(err) != jobs.Exhausted || !strings.Contains(err.Error(), says) {
+				t.Errorf("%v, want a refusal that says %q", err, says)
+			}
+		}
+		must(apply(jobs.DefaultTenant, "person:root", kernel.SetTenant{Name: "acme", Create: true, Limits: &kernel.TenantLimits{Waiting: 3, Bytes: 100}}))
+		must(apply(jobs.DefaultTenant, "person:root", kernel.SetTenant{Name: "other", Create: true}))
+		for _, tenant := range []jobs.Tenant{"acme", "other"} {
+			must(apply(tenant, "person:ann", kernel.Register{App: "app", Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: "a", Kind: kernel.Triggered}}))
+		}
+		first := run(10)
+		must(apply("acme", "client:one", first))
+		must(apply("acme", "person:ann", run(10)))
+		must(apply("acme", "client:one", run(10)))
+		exhausted(apply("acme", "person:ann", run(10)), "tenant acme has 3, and its limit is 3")
+		must(apply("other", "client:one", run(10_000)))
+		must(apply("acme", "person:ann", kernel.Cancel{ID: first.ID}))
+		time.Sleep(2 * time.Second) // a full purse is counted again
+		must(apply("acme", "client:one", run(90)))
+		must(apply(jobs.DefaultTenant, "person:root", kernel.SetTenant{Name: "acme", Limits: &kernel.TenantLimits{Bytes: 100}}))
+		exhausted(apply("acme", "client:one", run(10)), "tenant acme has 110, and its limit is 100")
+	})
+}

@@ -46,6 +46,9 @@ func (c *change) answered(k *kernel.Create, run jobs.ID, refused jobs.Code) {
 
 // ask makes the requested run, unless one of its keys leads to another.
 func (c *change) ask(k kernel.Create) error {
+	if err := c.suspended(); err != nil {
+		return err
+	}
 	d, err := c.job(k.Key)
 	if err != nil {
 		return err
@@ -304,6 +307,9 @@ func (c *change) start(k kernel.Start) error {
 	}
 	if !run.Ready() {
 		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot start", run.ID, run.State)
+	}
+	if err := c.suspended(); err != nil {
+		return err
 	}
 	if run.Place.Unexpanded() {
 		return kernel.Refuse(jobs.Conflict, "run %s is a broadcast: it becomes one run for each worker first", run.ID)

@@ -112,7 +112,7 @@ func (c *collector) runs(s *sink, all *controlplane.Totals) {
 		s.histogram("attempt_seconds", "Duration of attempts that ended by themselves, by a timeout or by the loss of their worker.", all.Took[kind], "kind", kind.String())
 	}
 	s.counter("due_times_fired_total", "Due times of recurring jobs that became runs.", float64(all.Fired))
-	for _, why := range []kernel.Reason{kernel.MissedLate, kernel.MissedPaused, kernel.MissedDisabled, kernel.MissedDebug} {
+	for _, why := range []kernel.Reason{kernel.MissedLate, kernel.MissedPaused, kernel.MissedDisabled, kernel.MissedDebug, kernel.MissedSuspended} {
 		s.counter("due_times_missed_total", "Due times of recurring jobs that passed without a run, by reason: missed means that the scheduler could not fire them in time.",
 			float64(all.Missed[why]), "reason", word(string(why)))
 	}

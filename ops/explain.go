@@ -30,6 +30,7 @@ var whys = map[kernel.Reason]string{
 	kernel.MissedLate: "the scheduler could not fire them in time", kernel.MissedPaused: "the job was paused",
 	kernel.MissedDisabled: "the job was disabled", kernel.MissedDebug: "debug mode was on",
 	kernel.MissedEdited: "the schedule was changed before they were fired", kernel.MissedCalendar: "a calendar of the job excludes them",
+	kernel.MissedSuspended: "the tenant was suspended",
 }
 
 // Explain lists what keeps a job from running.

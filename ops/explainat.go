@@ -139,6 +139,7 @@ func (o *Ops) planned(d *kernel.Definition, global *kernel.Global, at, now time.
 // whysAhead are the reasons why future due times will have no run.
 var whysAhead = map[kernel.Reason]string{
 	kernel.MissedPaused: "the job is paused", kernel.MissedDisabled: "the job is disabled", kernel.MissedDebug: "debug mode is on",
+	kernel.MissedSuspended: "the tenant is suspended",
 }
 
 // notDue names the due times next to a time that is none. Those before the schedule was set do not count.

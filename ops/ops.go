@@ -42,6 +42,8 @@ type Config struct {
 	Cluster Cluster
 	// Outbox has the requests from programs' transactions; nil means that the store takes none.
 	Outbox metastore.Outbox
+	// Authenticates is whether callers are authenticated. Without, there are no tenants but the default one.
+	Authenticates bool
 	// Backup writes all that the store holds; nil refuses backups.
 	Backup func(ctx context.Context, to io.Writer) error
 	// Purging returns the state of retention; nil means that it is not known.
@@ -62,28 +64,30 @@ type Config struct {
 
 // Ops are the verbs. It is safe for concurrent use.
 type Ops struct {
-	dues         dues
-	closed       closed
-	store        metastore.Store
-	logs         metastore.Logs
-	live         Live
-	httpWorkers  HTTPWorkers
-	cluster      Cluster
-	outbox       metastore.Outbox
-	log          *slog.Logger
-	backup       func(context.Context, io.Writer) error
-	cleaning     func() Purging
-	args         argschema.Cache
-	http         func(string, []byte) (string, error)
-	seen         lately[[]Attention]
-	ahead        forecasts
-	forecastWork time.Duration
-	now          func() time.Time
+	dues        dues
+	closed      closed
+	store       metastore.Store
+	logs        metastore.Logs
+	live        Live
+	httpWorkers HTTPWorkers
+	cluster     Cluster
+	outbox      metastore.Outbox
+	log         *slog.Logger
+	backup      func(context.Context, io.Writer) error
+	cleaning    func() Purging
+	args        argschema.Cache
+	// authenticates: see Config
+	authenticates bool
+	http          func(string, []byte) (string, error)
+	seen          lately[[]Attention]
+	ahead         forecasts
+	forecastWork  time.Duration
+	now           func() time.Time
 }
 
 // New returns the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now}
+	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now, authenticates: c.Authenticates}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}

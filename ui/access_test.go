@@ -51,7 +51,7 @@ func (d *testAccess) Cookie(_ *http.Request, value string, until time.Time) *htt
 func guarded(t *testing.T) (s *scene, d *testAccess, tokens map[string]string) {
 	t.Helper()
 	s = newScene(t)
-	o := ops.New(ops.Config{Store: s.store, Logs: s.logs, Live: s.live})
+	o := ops.New(ops.Config{Store: s.store, Logs: s.logs, Live: s.live, Authenticates: true})
 	d = &testAccess{ops: o}
 	tokens = map[string]string{}
 	for _, role := range kernel.Roles() {
@@ -171,7 +171,7 @@ func TestRoles(t *testing.T) {
 	s, _, tokens := guarded(t)
 	run := s.runs[jobs.Terminated].String()
 	reads := map[string]string{"/": "viewer", "/runs": "viewer", "/runs/" + run: "viewer", "/runs/" + run + "/log": "viewer", "/workers": "viewer",
-		"/settings": "viewer", "/access": "admin", "/audit": "admin"}
+		"/settings": "viewer", "/access": "admin", "/tenants": "admin", "/audit": "admin"}
 	writes := map[string]string{"/runs/bulk": "operator", "/runs/" + run + "/cancel": "operator", "/runs/" + run + "/again": "operator",
 		"/settings": "admin", "/debug": "admin", "/purge": "admin", "/access": "admin", "/access/abcdefgh/revoke": "admin"}
 	order := []string{"viewer", "operator", "admin"}
@@ -376,7 +376,7 @@ func TestAudit(t *testing.T) {
 // name is in the path or in a form, and nothing of it can be changed.
 func TestTenantsAreApart(t *testing.T) {
 	s, d, _ := guarded(t)
-	_, token, err := d.ops.Grant(t.Context(), ops.Who{Tenant: "other", Actor: "test"}, ops.NewToken{Name: "root", Role: kernel.RoleAdmin})
+	_, token, err := d.ops.CreateTenant(t.Context(), ops.Who{Actor: "test"}, ops.NewTenant{Name: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -184,6 +184,10 @@ func New(c Config) *UI {
 		{"GET /access", ops.Admin, u.tokens},
 		{"POST /access", ops.Admin, u.grant},
 		{"POST /access/{id}/revoke", ops.Admin, u.revoke},
+		{"GET /tenants", ops.Admin, u.tenants},
+		{"POST /tenants", ops.Admin, u.createTenant},
+		{"GET /tenants/{name}", ops.Admin, u.tenant},
+		{"POST /tenants/{name}", ops.Admin, u.changeTenant},
 		{"GET /audit", ops.Admin, u.audit},
 		{"GET /", ops.Viewer, func(*http.Request, visitor) (answer, error) {
 			return answer{}, kernel.Refuse(jobs.NotFound, "page not found")

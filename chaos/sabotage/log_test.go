@@ -175,7 +175,7 @@ func simulated(t *testing.T, seed uint64, lasts time.Duration, clients int) (c *
 		for n := range clients {
 			h.all.Go(func() {
 				ask := h.client()
-				ask.n = n << 20 // its idempotency keys are its own
+				ask.n = n << 20                                        // its idempotency keys are its own
 				for time.Since(h.begin) < begins+lasts+5*time.Second { // fewer fail than a job's retry budget allows: all end in time
 					ask.ask("plain", task{Millis: int(db.upTo(50)), Fails: db.upTo(100) == 0}, 0)
 				}

@@ -13,7 +13,7 @@ import (
 // Ahead chooses the worker of a run that is to be created; false if other runs go first, or no worker is free.
 func (b *Board) Ahead(run dispatch.Run, key jobs.Key, skills kernel.Skills, now dispatch.Stamp) (Start, bool) {
 	a := b.apps[App{run.Tenant, skills.App}]
-	if a == nil || len(a.active) > 0 || a.more || a.refused {
+	if a == nil || len(a.active) > 0 || a.more || a.refused || b.room(run.Tenant, 1, now) == 0 {
 		return Start{}, false
 	}
 	if b.sender.Current(run) != nil || a.all[run.ID] != nil || b.past.of(run) > 0 {

@@ -43,6 +43,7 @@ type Board struct {
 	apps    map[App]*app
 	turns   []*tenant // those with apps; the first is next
 	tenants map[jobs.Tenant]*tenant
+	rules   map[jobs.Tenant]*rule // of those with one
 	workers map[dispatch.Worker]*member
 	expand  []Expansion
 	past    past
@@ -66,7 +67,10 @@ func (p *past) add(a dispatch.Attempt) {
 func (p *past) of(run dispatch.Run) uint32 { return max(p.last[run], p.before[run]) }
 
 // tenant is the apps of a tenant; the first is next.
-type tenant struct{ apps []*app }
+type tenant struct {
+	name jobs.Tenant
+	apps []*app
+}
 
 // Start is an attempt to commit.
 type Start struct {
@@ -84,7 +88,7 @@ type Expansion struct {
 
 // New returns the board of a leader whose term begins.
 func New(lease time.Duration, now dispatch.Stamp) *Board {
-	return &Board{sender: dispatch.NewSender(lease, now), most: usual, began: now, apps: map[App]*app{}, tenants: map[jobs.Tenant]*tenant{},
+	return &Board{sender: dispatch.NewSender(lease, now), most: usual, began: now, apps: map[App]*app{}, tenants: map[jobs.Tenant]*tenant{}, rules: map[jobs.Tenant]*rule{},
 		workers: map[dispatch.Worker]*member{}, past: past{map[dispatch.Run]uint32{}, map[dispatch.Run]uint32{}}}
 }
 
@@ -227,7 +231,7 @@ func (b *Board) Starts(most int, now dispatch.Stamp) (list []Start) {
 		for range t.apps {
 			a := t.apps[0]
 			t.apps = append(t.apps[1:], a)
-			if list = b.take(a, list, min(share, most-len(list)), now); len(list) > before {
+			if list = b.take(a, list, b.room(t.name, min(share, most-len(list)), now), now); len(list) > before {
 				break
 			}
 		}
@@ -262,6 +266,7 @@ func (b *Board) take(a *app, list []Start, most int, now dispatch.Stamp) []Start
 // start takes what an attempt needs.
 func (b *Board) start(a *app, m *member, of dispatch.Attempt, key jobs.Key) Start {
 	b.sender.Propose(of, m.id)
+	b.spend(of.Tenant)
 	m.count(key, 1)
 	a.starting++
 	return Start{of, m.id.Name, a, key}
@@ -308,7 +313,7 @@ func (b *Board) app(name App) *app {
 		b.apps[name] = a
 		t := b.tenants[name.Tenant]
 		if t == nil {
-			t = new(tenant)
+			t = &tenant{name: name.Tenant}
 			b.tenants[name.Tenant] = t
 			b.turns = append(b.turns, t)
 		}

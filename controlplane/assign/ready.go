@@ -265,7 +265,7 @@ type Shortage struct {
 // Short lists the shortages. An app whose workers are all full has none: what it has is enough until one is free.
 func (b *Board) Short(now dispatch.Stamp) (list []Shortage) {
 	for name, a := range b.apps {
-		if a.more && len(a.all)-a.paused < a.board.most.ready/8 && len(a.all) < a.board.most.held &&
+		if a.more && b.room(name.Tenant, 1, now) > 0 && len(a.all)-a.paused < a.board.most.ready/8 && len(a.all) < a.board.most.held &&
 			slices.ContainsFunc(a.order, func(m *member) bool { return m.seat.Credit(now) > 0 }) {
 			list = append(list, Shortage{name, min(b.most.held, b.most.ready+len(a.all)) + a.starting, a.turned})
 		}

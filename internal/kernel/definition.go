@@ -278,6 +278,8 @@ func (d *Definition) Silent(g *Global, due time.Time) Reason {
 	switch p := d.Paused; {
 	case d.Policy.Disabled:
 		return MissedDisabled
+	case g.Tenancy.Suspended.On && due.After(g.Tenancy.Suspended.At):
+		return MissedSuspended
 	case p != nil && due.After(p.At) && (p.Until.IsZero() || due.Before(p.Until)):
 		return MissedPaused
 	case g.RecurringDebug.On && due.After(g.RecurringDebug.At):

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"cmp"
 	"reflect"
 	"slices"
 	"strings"
@@ -38,10 +39,14 @@ type Global struct {
 	Jobs   int    // number of jobs
 	Admins int    // number of admin tokens that never expire
 	Audits uint64 // number of the last audit
+	// Tenants is the number of tenants that were created; of the default tenant only.
+	Tenants int
 
 	// Calendars counts the changes of calendars. A fire of a job that uses any names the one that it is based on.
 	Calendars     uint64
 	CalendarCount int // number of calendars
+
+	Tenancy Tenancy
 
 	// Purged is the time up to which finished runs of all jobs were purged by hand.
 	Purged time.Time
@@ -262,10 +267,11 @@ const DefaultMaxJobs = 1_000_000
 
 // Quota returns the limit of jobs.
 func (g *Global) Quota() int {
-	if g.MaxJobs > 0 {
-		return g.MaxJobs
+	most := cmp.Or(g.MaxJobs, DefaultMaxJobs)
+	if n := g.Tenancy.Limits.Jobs; n > 0 {
+		return min(most, n)
 	}
-	return DefaultMaxJobs
+	return most
 }
 
 // Budget returns the rate limit of retries of all jobs.

@@ -95,6 +95,8 @@ const (
 	MissedDebug    Reason = "debug"    // debug mode was on
 	MissedEdited   Reason = "edited"   // the schedule was changed before they were fired
 	MissedCalendar Reason = "calendar" // a calendar of the job excludes them
+
+	MissedSuspended Reason = "suspended" // the tenant was suspended
 )
 
 // Missed is a range of due times that have no run: part of the ledger, which records every due time once.

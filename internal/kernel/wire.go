@@ -202,6 +202,14 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, wireBackfill)
 	case VerbNotify:
 		wireValue(c, v, wireNotify)
+	case VerbSetTenant:
+		wireValue(c, v, wireSetTenant)
+	case VerbSuspendTenant:
+		wireValue(c, v, func(c *coder, k *SuspendTenant) { text(c, &k.Name); c.bool(&k.On) })
+	case VerbDeleteTenant:
+		wireValue(c, v, func(c *coder, k *DeleteTenant) { text(c, &k.Name) })
+	case VerbDropTenant:
+		wireValue(c, v, func(c *coder, k *DropTenant) { text(c, &k.Name); list(c, &k.Refs, leastRef, wireRef); c.bool(&k.Last) })
 	case VerbFinalizeUpgrade:
 		wireValue(c, v, func(c *coder, k *FinalizeUpgrade) { number(c, &k.To) })
 	default:

@@ -333,6 +333,8 @@ func wireGlobal(c *coder, g *Global) {
 	wireLimits(c, &g.AppLimits)
 	some(c, &g.RetryBudget, wireRate)
 	c.time(&g.Purged)
+	wireTenancy(c, &g.Tenancy)
+	signed(c, &g.Tenants)
 	wireFile(c, &g.File)
 	c.row(func(c *coder) { wireSettings(c, &g.Defaults) })
 	list(c, &g.Apps, 2, func(c *coder, a *AppDefaults) {

@@ -74,6 +74,11 @@ var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbNotify:       workers,
 
 	kernel.VerbFinalizeUpgrade: nodesOnly,
+
+	kernel.VerbSetTenant:     nodesOnly,
+	kernel.VerbSuspendTenant: nodesOnly,
+	kernel.VerbDeleteTenant:  nodesOnly,
+	kernel.VerbDropTenant:    nodesOnly,
 }
 
 // mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.
@@ -93,6 +98,7 @@ var mayAsk = map[verb]roles{
 	askHistory:     clients,
 	askCalendars:   clients,
 	askBrief:       workers | clients,
+	askTenants:     nodesOnly,
 }
 
 // authorize refuses a command that from may not send, and signs one that it may: tenant, actor and origin come from

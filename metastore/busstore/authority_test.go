@@ -245,6 +245,7 @@ func TestTenantsAndActors(t *testing.T) {
 	h := newFixture(t, Config{})
 	w := h.as(worker)
 	h.must(t, w, register("billing", "billing", "charge"))
+	h.must(t, h.as(node), kernel.SetTenant{Name: "other", Create: true})
 	foreign := h.as(bus.Principal{Tenant: "other", Role: bus.Worker, Name: "billing", App: "billing"})
 	h.must(t, foreign, register("billing", "billing", "charge")) // its own job of the same key
 	envelope := func(tenant jobs.Tenant, actor string) []kernel.Envelope {

@@ -101,7 +101,7 @@ func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, lim
 // Counts returns how many runs there are.
 func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
 	r, rows, err := ask[*kernel.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, App: q.App, Name: q.Payer, From: q.From, To: q.To, Jobs: q.Jobs})
-	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting, Jobs: r.Jobs}
+	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting, Jobs: r.Jobs, Bytes: r.Bytes}
 	if c.Live == nil {
 		c.Live = map[jobs.State]int{}
 	}
@@ -116,6 +116,11 @@ func (s *store) Global(ctx context.Context, tenant jobs.Tenant) (*kernel.Global,
 	return one[*kernel.Global](ctx, s, askGlobal, question{Tenant: tenant})
 }
 
+// Tenants lists the settings of the tenants that were created, in as many answers as it takes.
+func (s *store) Tenants(ctx context.Context) ([]*kernel.Global, error) {
+	return every[*kernel.Global](ctx, s, askTenants, jobs.DefaultTenant)
+}
+
 // Token is one token.
 func (s *store) Token(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Token, error) {
 	return one[*kernel.Token](ctx, s, askToken, question{Tenant: tenant, Name: id})
@@ -123,24 +128,18 @@ func (s *store) Token(ctx context.Context, tenant jobs.Tenant, id string) (*kern
 
 // Tokens lists the tokens of a tenant, or of all, in as many answers as it takes.
 func (s *store) Tokens(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Token, error) {
-	var all []*kernel.Token
-	for {
-		r, rows, err := ask[*kernel.Token](ctx, s, askTokens, question{Tenant: tenant, Skip: len(all)})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-		if !r.More || len(rows) == 0 {
-			return all, nil
-		}
-	}
+	return every[*kernel.Token](ctx, s, askTokens, tenant)
 }
 
 // Calendars lists the calendars of a tenant, in as many answers as it takes.
 func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error) {
-	var all []*kernel.Calendar
+	return every[*kernel.Calendar](ctx, s, askCalendars, tenant)
+}
+
+// every reads a list in as many answers as it takes.
+func every[R kernel.Row](ctx context.Context, s *store, v verb, tenant jobs.Tenant) (all []R, _ error) {
 	for {
-		r, rows, err := ask[*kernel.Calendar](ctx, s, askCalendars, question{Tenant: tenant, Skip: len(all)})
+		r, rows, err := ask[R](ctx, s, v, question{Tenant: tenant, Skip: len(all)})
 		if err != nil {
 			return nil, err
 		}

@@ -297,7 +297,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		for i := range c.Tallies {
 			rows[i] = &c.Tallies[i]
 		}
-		b, n := encodeRows(reply{Live: c.Live, Waiting: c.Waiting, Jobs: c.Jobs}, rows, s.limit)
+		b, n := encodeRows(reply{Live: c.Live, Waiting: c.Waiting, Jobs: c.Jobs, Bytes: c.Bytes}, rows, s.limit)
 		if n < len(rows) {
 			return nil, kernel.Invalid("counts of %d hours and days are more than the bus carries: ask for a shorter time", len(rows))
 		}
@@ -305,6 +305,12 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 	case askGlobal:
 		g, err := s.store.Global(ctx, q.Tenant)
 		return single(g, err, s.limit)
+	case askTenants:
+		rows, err := s.store.Tenants(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askToken:
 		t, err := s.store.Token(ctx, q.Tenant, q.Name)
 		return single(t, err, s.limit)

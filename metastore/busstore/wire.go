@@ -36,10 +36,11 @@ const (
 	askHistory     verb = 13
 	askCalendars   verb = 14
 	askBrief       verb = 15 // askApply, answered with receipts
+	askTenants     verb = 16
 )
 
 var verbNames = [...]string{"", "apply", "definition", "definitions", "run", "runs", "ledger", "counts", "global",
-	"token", "tokens", "session", "audits", "history", "calendars", "brief"}
+	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants"}
 
 func (v verb) String() string {
 	if int(v) < len(verbNames) {
@@ -89,6 +90,7 @@ type reply struct {
 	Live     map[jobs.State]int `json:"live,omitzero"`
 	Waiting  int                `json:"waiting,omitzero"`
 	Jobs     int                `json:"jobs,omitzero"`
+	Bytes    int64              `json:"bytes,omitzero"`
 }
 
 // appendApply leaves room for the moment, which is known when the request is sent.

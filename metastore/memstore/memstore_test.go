@@ -36,6 +36,7 @@ func filled(t testing.TB, definitions, runs int) *metastore.Local {
 			batch = batch[:0]
 		}
 	}
+	apply([]kernel.Envelope{{ID: id(0), Tenant: jobs.DefaultTenant, Actor: "test", Command: kernel.SetTenant{Name: "t", Create: true}}})
 	for i := range definitions {
 		add(i, kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: jobs.Key(fmt.Sprint("billing.some-job-", i)), Kind: kernel.Triggered}})
 	}

@@ -129,7 +129,7 @@ func (e *Engine) counts(q metastore.CountQuery) (c metastore.Counts, list []coun
 		c.Jobs = s.jobsOf[q.App]
 		return c, nil
 	}
-	c.Waiting = s.waiting[q.Payer]
+	c.Waiting, c.Bytes = s.waiting[q.Payer], s.bytes
 	add := func(states [16]int) {
 		for state, n := range states {
 			if n > 0 {

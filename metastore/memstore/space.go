@@ -57,6 +57,7 @@ type space struct {
 	parents map[jobs.ID]*list
 	states  [16]list
 	waiting map[string]int // runs that wait, by payer
+	bytes   int64          // of all of them; see weight
 	workers map[string]*list
 	apps    map[string]*readyRuns
 
@@ -252,6 +253,7 @@ func (r *rows) file(n *node, run *kernel.Run) {
 		r.unwait(n)
 	}
 	if n.job != nil {
+		n.space.bytes -= weight(old)
 		n.job.states[old.State]--
 		n.space.pay(old, -1)
 	}
@@ -283,6 +285,7 @@ func (r *rows) file(n *node, run *kernel.Run) {
 			n.rank = older.rank + 1
 		}
 	}
+	n.space.bytes += weight(run)
 	n.job.states[run.State]++
 	n.space.pay(run, 1)
 	if at := run.Wake(); !at.IsZero() {
@@ -291,6 +294,11 @@ func (r *rows) file(n *node, run *kernel.Run) {
 	if run.Waits != "" {
 		r.wait(n)
 	}
+}
+
+// weight is the bytes of a run that others have chosen.
+func weight(run *kernel.Run) int64 {
+	return int64(len(run.Args) + len(run.Result) + len(run.Checkpoint))
 }
 
 // pay counts a waiting run for its payer.

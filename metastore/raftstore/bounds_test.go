@@ -40,7 +40,7 @@ func TestRestartAppliesFewEntries(t *testing.T) {
 	if took := left(again); took > all/2 {
 		t.Errorf("the restart applied %d bytes of %d", took, all)
 	}
-	if counts, err := again.Counts(t.Context(), metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Enqueued] != entries {
+	if counts, err := again.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant}); err != nil || counts.Live[jobs.Enqueued] != entries {
 		t.Errorf("%v runs, %v: want %d", counts.Live, err, entries)
 	}
 }

@@ -93,7 +93,7 @@ func TestCatchUpBySnapshot(t *testing.T) {
 	seen := map[jobs.ID]int{}
 	cursor := ""
 	for {
-		page, err := c.stores[away].Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded, Limit: 200, Cursor: cursor})
+		page, err := c.stores[away].Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, State: jobs.Succeeded, Limit: 200, Cursor: cursor})
 		if err != nil {
 			t.Fatal(err)
 		}

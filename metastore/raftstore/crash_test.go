@@ -90,7 +90,7 @@ func TestKill(t *testing.T) {
 				}
 				lost := 0
 				for id, what := range acknowledged {
-					run, err := s.Run(ctx, "t", id)
+					run, err := s.Run(ctx, jobs.DefaultTenant, id)
 					if err != nil || what == "started" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
 						if lost++; lost < 5 {
 							t.Errorf("round %d: run %s was %s, and is %v, %v", round, id, what, run, err)
@@ -233,7 +233,7 @@ func TestRestartTime(t *testing.T) {
 		if tests.Rough() && took > 30*time.Second { // ten times the promise
 			t.Errorf("it took %v", took)
 		}
-		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"}); err != nil || counts.Live[jobs.Scheduled] != rounds*4000 {
+		if counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: jobs.DefaultTenant}); err != nil || counts.Live[jobs.Scheduled] != rounds*4000 {
 			t.Errorf("counts are %v, %v", counts.Live, err)
 		}
 	}
@@ -334,7 +334,7 @@ func TestKillLeaders(t *testing.T) {
 	for _, s := range c.stores {
 		lost := 0
 		for id, what := range acknowledged {
-			run, err := s.Run(ctx, "t", id)
+			run, err := s.Run(ctx, jobs.DefaultTenant, id)
 			if err != nil || what == "started" && run.Attempt == 0 || what == "finished" && run.State != jobs.Succeeded {
 				if lost++; lost < 5 {
 					t.Errorf("%s: run %s was %s, and is %v, %v", s.cfg.Node, id, what, run, err)

@@ -46,7 +46,7 @@ func filled(t *testing.T, kind Log) Config {
 func writeLines(t *testing.T, s *Store, n int) {
 	t.Helper()
 	for i := range n {
-		line := metastore.LogLine{Tenant: "t", Run: jobs.ID{1}, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: uint64(i + 1)},
+		line := metastore.LogLine{Tenant: jobs.DefaultTenant, Run: jobs.ID{1}, LogPosition: metastore.LogPosition{Attempt: 1, Sequence: uint64(i + 1)},
 			At: time.Now(), Level: "INFO", Text: strings.Repeat("text ", 40)}
 		if err := s.Logs().Append(ctx, []metastore.LogLine{line}); err != nil {
 			t.Fatal(err)

@@ -111,11 +111,11 @@ func (c *crowd) judge(nodes []*Store) {
 	for _, s := range nodes {
 		lost, there := 0, 0
 		for _, id := range c.made {
-			if _, err := s.Run(ctx, "t", id); err != nil {
+			if _, err := s.Run(ctx, jobs.DefaultTenant, id); err != nil {
 				lost++
 			}
 		}
-		counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"})
+		counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: jobs.DefaultTenant})
 		if err != nil {
 			c.t.Error(err)
 		}

@@ -36,7 +36,7 @@ func open(t testing.TB, c Config) *Store {
 }
 
 func envelope(k kernel.Command) kernel.Envelope {
-	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "test", Command: k}
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
 }
 
 // do applies commands and fails the test if one is refused.
@@ -99,7 +99,7 @@ func TestReopen(t *testing.T) {
 			if r := do(t, s, k)[0]; !r.Existing {
 				t.Errorf("a create that was sent twice made %v", r.Run())
 			}
-			page, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t"})
+			page, err := s.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant})
 			if err != nil || fmt.Sprint(states(page)) != "[Enqueued Succeeded]" {
 				t.Errorf("runs are %v, %v", states(page), err)
 			}
@@ -121,25 +121,25 @@ func accessRows(t *testing.T, s *Store) {
 // reopened checks what accessRows left.
 func reopened(t *testing.T, s *Store) {
 	t.Helper()
-	tokens, err := s.Tokens(ctx, "t")
+	tokens, err := s.Tokens(ctx, jobs.DefaultTenant)
 	if err != nil || len(tokens) != 1 || tokens[0].ID != "aaaa1111" {
 		t.Errorf("tokens are %v, %v", tokens, err)
 	}
-	if _, err := s.Session(ctx, "t", strings.Repeat("a", 64)); err != nil {
+	if _, err := s.Session(ctx, jobs.DefaultTenant, strings.Repeat("a", 64)); err != nil {
 		t.Error(err)
 	}
-	audits, err := s.Audits(ctx, metastore.AuditQuery{Tenant: "t"})
+	audits, err := s.Audits(ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant})
 	if err != nil || len(audits) != 9 || audits[0].Verb != "configure" {
 		t.Errorf("%d audits, %v: %v", len(audits), err, audits)
 	}
-	if _, err := s.Definition(ctx, "t", "gone"); !errors.Is(err, jobs.NotFound) {
+	if _, err := s.Definition(ctx, jobs.DefaultTenant, "gone"); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("a deleted job: %v", err)
 	}
-	changed, err := s.Definitions(ctx, metastore.DefinitionQuery{Tenant: "t", Since: 1})
+	changed, err := s.Definitions(ctx, metastore.DefinitionQuery{Tenant: jobs.DefaultTenant, Since: 1})
 	if err != nil || len(changed) != 2 || !changed[1].Gone() {
 		t.Errorf("changed jobs are %v, %v", changed, err)
 	}
-	if g, err := s.Global(ctx, "t"); err != nil || g.Jobs != 1 || g.Admins != 1 || g.MaxJobs != 9 {
+	if g, err := s.Global(ctx, jobs.DefaultTenant); err != nil || g.Jobs != 1 || g.Admins != 1 || g.MaxJobs != 9 {
 		t.Errorf("the settings are %+v, %v", g, err)
 	}
 	if r := s.Apply(ctx, []kernel.Envelope{envelope(kernel.Revoke{ID: "aaaa1111"})})[0]; !errors.Is(r.Err, jobs.Conflict) {

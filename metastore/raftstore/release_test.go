@@ -32,16 +32,16 @@ func TestReleases(t *testing.T) {
 			dir := t.TempDir()
 			unpack(t, file, dir)
 			s := open(t, Config{Dir: dir})
-			counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: "t"})
+			counts, err := s.Counts(ctx, metastore.CountQuery{Tenant: jobs.DefaultTenant})
 			if err != nil || fmt.Sprint(counts.Live) != "map[Enqueued:23 Processing:1]" {
 				t.Errorf("live runs are %v, %v", counts.Live, err)
 			}
-			page, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded, Limit: 100})
+			page, err := s.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, State: jobs.Succeeded, Limit: 100})
 			if err != nil || len(page.Runs) != 12 || !bytes.Contains(page.Runs[11].Args, []byte("customer")) {
 				t.Errorf("%d runs have succeeded, %v", len(page.Runs), err)
 			}
 			for value, want := range map[string]int{"c-1234567890": 12, "c": 0} { // read from the archive's files
-				page, err := s.Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded, Args: []metastore.Arg{{Path: "customer", Value: value}}, Limit: 100})
+				page, err := s.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, State: jobs.Succeeded, Args: []metastore.Arg{{Path: "customer", Value: value}}, Limit: 100})
 				if err != nil || len(page.Runs) != want {
 					t.Errorf("%d runs of customer %s, want %d: %v", len(page.Runs), value, want, err)
 				}

@@ -52,7 +52,7 @@ func TestDivergence(t *testing.T) {
 	i := c.index(wrong)
 	// Corrupted memory, a bug: one row more than the others have.
 	wrong.machine.Engine.Update(func(tx metastore.Tx) {
-		tx.Put(&kernel.Gate{Tenant: "t", Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
+		tx.Put(&kernel.Gate{Tenant: jobs.DefaultTenant, Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
 	})
 	do(t, leader, creates(3)...) // the next comparison comes by itself
 	ended(t, wrong, ErrDiverged)
@@ -186,7 +186,7 @@ func TestDamageOnOneOfThree(t *testing.T) {
 				case err = <-s.Err():
 				case <-time.After(patience):
 				}
-				if _, read := s.Runs(ctx, metastore.RunQuery{Tenant: "t", State: jobs.Succeeded}); read == nil {
+				if _, read := s.Runs(ctx, metastore.RunQuery{Tenant: jobs.DefaultTenant, State: jobs.Succeeded}); read == nil {
 					t.Error("it serves damaged data")
 				}
 				_ = s.Close()

@@ -115,7 +115,7 @@ func TestFinalizeUpgrade(t *testing.T) {
 			t.Errorf("node %d follows version %d", i+1, v)
 		}
 	}
-	audits, err := c.leader().Audits(ctx, metastore.AuditQuery{Tenant: "t", Target: "rules"})
+	audits, err := c.leader().Audits(ctx, metastore.AuditQuery{Tenant: jobs.DefaultTenant, Target: "rules"})
 	if err != nil || len(audits) != 1 || string(audits[0].After) != fmt.Sprintf(`{"version":%d}`, newer) {
 		t.Errorf("the record has %+v, %v", audits, err)
 	}
@@ -278,7 +278,7 @@ func TestUnknownFieldStopsTheStore(t *testing.T) {
 		t.Errorf("the entry is answered with %v", f.Response())
 	}
 	ended(t, s, jobs.BadInput)
-	if _, err := s.Run(ctx, "t", k.ID); !errors.Is(err, jobs.NotFound) {
+	if _, err := s.Run(ctx, jobs.DefaultTenant, k.ID); !errors.Is(err, jobs.NotFound) {
 		t.Errorf("the run is there: %v", err)
 	}
 }

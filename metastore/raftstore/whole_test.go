@@ -53,7 +53,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	missing := func(what string) {
 		t.Helper()
 		if s.Whole() {
-			_, err := s.Definition(ctx, "t", "k")
+			_, err := s.Definition(ctx, jobs.DefaultTenant, "k")
 			t.Fatalf("%s: it is whole (and job k is %v)", what, err)
 		}
 		if age, min := s.Age(), time.Since(s.began)/2; age < min {
@@ -68,7 +68,7 @@ func TestNotWholeBeforeLogIsApplied(t *testing.T) {
 	missing("a heartbeat")
 	// A leader that has committed more than this node has: its entries are applied, and are not all.
 	announce(t, other, s, raft.AppendEntriesRequest{Term: term + 1, PrevLogEntry: last, PrevLogTerm: entry.Term, LeaderCommitIndex: last + 5})
-	eventually(t, "its entries are applied", func() bool { _, err := s.Definition(ctx, "t", "k"); return err == nil })
+	eventually(t, "its entries are applied", func() bool { _, err := s.Definition(ctx, jobs.DefaultTenant, "k"); return err == nil })
 	missing("a part of the log")
 
 	for i := range c.stores {

@@ -36,6 +36,8 @@ import (
 //	signin SESSION ID until=+1h     signout SESSION     trim before=+1h [all]
 //	drain WORKER [off]     mark KEY stopped|served     finalize VERSION
 //	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision] [bundle=b] [takeover]
+//	tenant NAME [create] [title=...] [jobs=n] [waiting=n] [workers=n] [starts=10/s] [bytes=n]
+//	suspend NAME [off]     dissolve NAME     drop NAME [last]                    drop takes all rows
 //	nocalendar NAME [if=revision] [bundle=b]
 //
 // All take tenant=, by= (the actor) and reason=. FIELDs are those of the settings, as in JSON;
@@ -274,6 +276,19 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return kernel.Drain{Worker: w.name(0), On: !w.has("off")}
 	case "mark":
 		return kernel.Mark{Key: key, Stopped: w.name(1) == "stopped"}
+	case "tenant":
+		return tl.tenant(w)
+	case "suspend":
+		return kernel.SuspendTenant{Name: jobs.Tenant(w.name(0)), On: !w.has("off")}
+	case "dissolve":
+		return kernel.DeleteTenant{Name: jobs.Tenant(w.name(0))}
+	case "drop":
+		k := kernel.DropTenant{Name: jobs.Tenant(w.name(0)), Last: w.has("last")}
+		var err error
+		if k.Refs, err = tl.leader().TenantRows(tl.t.Context(), k.Name, kernel.MaxTrim); err != nil {
+			tl.t.Fatal(err)
+		}
+		return k
 	case "members":
 		return kernel.Members{ID: kernel.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
 	}
@@ -395,6 +410,27 @@ func (tl *telling) configure(w words) kernel.Command {
 	k.App = w.take("app")
 	if v := w.take("reset"); v != "" {
 		k.Reset = strings.Split(v, ",")
+	}
+	return k
+}
+
+func (tl *telling) tenant(w words) kernel.Command {
+	k := kernel.SetTenant{Name: jobs.Tenant(w.name(0)), Create: w.has("create")}
+	if t, is := w.value["title"]; is {
+		w.take("title")
+		k.Title = &t
+	}
+	var l kernel.TenantLimits
+	limited := false
+	for name, set := range map[string]func(string){"jobs": func(v string) { l.Jobs = tl.number(v) }, "waiting": func(v string) { l.Waiting = tl.number(v) },
+		"workers": func(v string) { l.Workers = tl.number(v) }, "starts": func(v string) { l.Starts = tl.rate(v) }, "bytes": func(v string) { l.Bytes = int64(tl.number(v)) }} {
+		if v := w.take(name); v != "" {
+			set(v)
+			limited = true
+		}
+	}
+	if limited {
+		k.Limits = &l
 	}
 	return k
 }

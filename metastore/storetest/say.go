@@ -190,6 +190,13 @@ func missed(m *kernel.Missed) string {
 
 func global(g *kernel.Global) string {
 	p := phrase{fmt.Sprintf("global revision %d", g.Revision)}
+	if t := &g.Tenancy; !t.Since.IsZero() {
+		p.add(true, "tenant %s", g.Tenant)
+		p.add(t.Title != "", "%q", t.Title)
+		p.add(t.Limits != kernel.TenantLimits{}, "limits %+v", t.Limits)
+		p.add(t.Suspended.On, "suspended by %s", t.Suspended.By)
+		p.add(t.Deleted.On, "deleted by %s", t.Deleted.By)
+	}
 	p.add(g.RecurringDebug.On, "recurring debug by %s", g.RecurringDebug.By)
 	p.add(g.TriggeredDebug.On, "triggered debug by %s", g.TriggeredDebug.By)
 	p.add(g.NewJobs != "", "new jobs %s", g.NewJobs)

@@ -83,13 +83,7 @@ func (a *asker) tokensCreate() *cobra.Command {
 			if err := got.into(&t); err != nil {
 				return err
 			}
-			if a.human() {
-				a.remark("token %s for %s, %s. It is shown this once:", t.ID, t.Name, t.Role)
-			}
-			quiet := a.quiet
-			a.quiet = false // a secret is printed even with -q
-			defer func() { a.quiet = quiet }()
-			return a.show(view{raw: got.raw, names: []string{t.Text}, text: func(p *page) { p.line("%s", t.Text) }})
+			return a.showSecret(got, t.Text, "token %s for %s, %s. It is shown this once:", t.ID, t.Name, t.Role)
 		})}
 	c.Flags().StringVar(&role, "role", "viewer", "viewer, operator, admin, worker or client")
 	c.Flags().StringVar(&app, "app", "", "app (worker group) of a worker's token")

@@ -59,9 +59,13 @@ type fixture struct {
 	asked atomic.Int64 // requests so far
 }
 
-func open(t *testing.T) *fixture {
+func open(t *testing.T, change ...func(*embed.Config)) *fixture {
 	t.Helper()
-	s, err := embed.Start(t.Context(), embed.Config{Worker: worker.Config{App: "shop", Name: "till", Grace: -1}}, shop()...)
+	conf := embed.Config{Worker: worker.Config{App: "shop", Name: "till", Grace: -1}}
+	for _, fn := range change {
+		fn(&conf)
+	}
+	s, err := embed.Start(t.Context(), conf, shop()...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +168,7 @@ func firstDifference(want, got string) string {
 
 // play runs the commands of a script and answers with the script as it would have to be.
 func play(t *testing.T, script string) string {
-	h := open(t)
+	h := open(t, func(c *embed.Config) { c.Tokens = strings.Contains(script, "% as ") })
 	var b strings.Builder
 	s := scrub{fixture: h}
 	token := ""

@@ -48,7 +48,7 @@ func openCopied(t *testing.T, db *memdb.DB, n int) *copied {
 // spoil changes a row in memory.
 func (c *copied) spoil() {
 	c.machine.Engine.Update(func(tx metastore.Tx) {
-		tx.Put(&kernel.Gate{Tenant: "t", Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
+		tx.Put(&kernel.Gate{Tenant: jobs.DefaultTenant, Name: kernel.LimitGate("nothing"), Limit: 3, Taken: 1})
 	})
 }
 

@@ -47,7 +47,7 @@ func TestFrozenLeader(t *testing.T) {
 	if err := frozen.Linearizable(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := rows.Run(t.Context(), "t", k.ID); err != nil {
+	if _, err := rows.Run(t.Context(), jobs.DefaultTenant, k.ID); err != nil {
 		t.Errorf("it is up to date, and lacks what was acknowledged: %v", err)
 	}
 	if err := apply(rows, kernel.Create{ID: jobs.NewID(time.Now()), Key: "k"}); !errors.Is(err, jobs.Unavailable) {

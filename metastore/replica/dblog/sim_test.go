@@ -204,7 +204,7 @@ func (n *node) cut(d time.Duration) {
 }
 
 func envelope(k kernel.Command) kernel.Envelope {
-	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "test", Command: k}
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
 }
 
 // client creates runs on any node that takes them.
@@ -245,7 +245,7 @@ func (w *world) look(ctx context.Context, id jobs.ID, n *node) {
 	if n.log.Linearizable(asked) != nil {
 		return
 	}
-	if _, err := n.rows.Run(ctx, "t", id); err != nil {
+	if _, err := n.rows.Run(ctx, jobs.DefaultTenant, id); err != nil {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.lost[id] {
@@ -374,7 +374,7 @@ func simulate(t *testing.T, w *world, seed uint64, promote bool) (entries uint64
 	}
 	acked, refused := 0, 0
 	for id, done := range w.acked {
-		_, err := w.nodes[0].rows.Run(t.Context(), "t", id)
+		_, err := w.nodes[0].rows.Run(t.Context(), jobs.DefaultTenant, id)
 		switch {
 		case done && err != nil && !w.lost[id]:
 			t.Errorf("run %s was acknowledged and is not there: %v", id, err)

@@ -154,7 +154,7 @@ func (s *scene) leader() (found int) {
 }
 
 func envelope(k kernel.Command) kernel.Envelope {
-	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "test", Command: k}
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
 }
 
 func create() kernel.Create { return kernel.Create{ID: jobs.NewID(time.Now()), Key: "k"} }
@@ -247,12 +247,12 @@ func (s *scene) check(c *created) {
 	s.t.Helper()
 	rows := s.members[s.leader()].Store
 	for _, id := range c.done {
-		if _, err := rows.Run(s.t.Context(), "t", id); err != nil {
+		if _, err := rows.Run(s.t.Context(), jobs.DefaultTenant, id); err != nil {
 			s.t.Errorf("run %s was acknowledged and is not there: %v", id, err)
 		}
 	}
 	for _, id := range c.refused {
-		if _, err := rows.Run(s.t.Context(), "t", id); err == nil {
+		if _, err := rows.Run(s.t.Context(), jobs.DefaultTenant, id); err == nil {
 			s.t.Errorf("run %s was refused as not done and is there", id)
 		}
 	}
@@ -301,7 +301,7 @@ func oneOrder(t *testing.T, c Cluster) {
 			t.Fatalf("command %d has the answer to another one", i)
 		}
 	}
-	counts, err := s.members[s.leader()].Store.Counts(t.Context(), metastore.CountQuery{Tenant: "t"})
+	counts, err := s.members[s.leader()].Store.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant})
 	if err != nil || counts.Live[jobs.Enqueued] < 480 {
 		t.Errorf("%v, %v", counts.Live, err)
 	}
@@ -415,7 +415,7 @@ func cutBehindASnapshot(t *testing.T, c Cluster) {
 	}
 	s.apply(create())
 	s.same()
-	counts, err := s.members[s.leader()].Store.Counts(t.Context(), metastore.CountQuery{Tenant: "t"})
+	counts, err := s.members[s.leader()].Store.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant})
 	if err != nil || counts.Live[jobs.Enqueued] != 182 {
 		t.Errorf("%v, %v", counts.Live, err)
 	}
@@ -450,7 +450,7 @@ func readsAfterWrites(t *testing.T, c Cluster) {
 				continue
 			}
 			current++
-			if _, err := m.Store.Run(t.Context(), "t", k.ID); err != nil {
+			if _, err := m.Store.Run(t.Context(), jobs.DefaultTenant, k.ID); err != nil {
 				t.Errorf("node %d is up to date, and has not run %s: %v", i, k.ID, err)
 			}
 		}

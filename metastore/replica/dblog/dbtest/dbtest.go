@@ -113,7 +113,7 @@ func twoLeaders(t *testing.T, h Harness) {
 	}
 	acked := 0
 	for id, was := range done {
-		if _, err := fresh.rows.Run(t.Context(), "t", id); (err == nil) != was {
+		if _, err := fresh.rows.Run(t.Context(), jobs.DefaultTenant, id); (err == nil) != was {
 			t.Errorf("run %s was acknowledged: %v, and is there: %v", id, was, err == nil)
 		}
 		if was {
@@ -171,7 +171,7 @@ func lostAnswers(t *testing.T, h Harness) {
 		if err := n.apply(t, k); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := n.rows.Run(t.Context(), "t", k.ID); err != nil {
+		if _, err := n.rows.Run(t.Context(), jobs.DefaultTenant, k.ID); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -179,7 +179,7 @@ func lostAnswers(t *testing.T, h Harness) {
 	m.late.Wait()
 	n.do(t, create())
 	fresh := openNode(t, h.Database)
-	counts, err := fresh.rows.Counts(t.Context(), metastore.CountQuery{Tenant: "t"})
+	counts, err := fresh.rows.Counts(t.Context(), metastore.CountQuery{Tenant: jobs.DefaultTenant})
 	if err != nil || counts.Live[jobs.Enqueued] != 6 || fresh.machine.Engine.Hash() != n.machine.Engine.Hash() {
 		t.Errorf("there are %v, %v: want 6, and the same rows", counts.Live, err)
 	}
@@ -261,7 +261,7 @@ func lateWrites(t *testing.T, h Harness) {
 		if b.Linearizable(asked) != nil {
 			return
 		}
-		if _, there := b.rows.Run(t.Context(), "t", id); (there == nil) != (err == nil) {
+		if _, there := b.rows.Run(t.Context(), jobs.DefaultTenant, id); (there == nil) != (err == nil) {
 			t.Errorf("a late write was acknowledged: %v; the new leader has it: %v", err == nil, there == nil)
 		}
 	}
@@ -328,7 +328,7 @@ func lostEnd(t *testing.T, h Harness) {
 		if n.machine.Engine.Hash() != fresh.machine.Engine.Hash() {
 			t.Errorf("node %d has other rows than the log", i)
 		}
-		if _, err := n.rows.Run(t.Context(), "t", lost.ID); !errors.Is(err, jobs.NotFound) {
+		if _, err := n.rows.Run(t.Context(), jobs.DefaultTenant, lost.ID); !errors.Is(err, jobs.NotFound) {
 			t.Errorf("node %d still has what is gone: %v", i, err)
 		}
 		if said := n.lines.have("lost entries"); said != (n != fresh) {

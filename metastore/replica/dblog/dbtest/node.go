@@ -120,7 +120,7 @@ func (n *node) lead(t *testing.T) *node {
 }
 
 func envelope(k kernel.Command) kernel.Envelope {
-	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: "t", Actor: "test", Command: k}
+	return kernel.Envelope{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "test", Command: k}
 }
 
 var register = kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: "k", Kind: kernel.Triggered}}

@@ -1,0 +1,236 @@
+package ops
+
+import (
+	"context"
+
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// Tenants are managed by administrators of the server: the admins of the default tenant.
+
+// Tenant is a tenant, with what it has.
+type Tenant struct {
+	*kernel.Global
+	Live    map[jobs.State]int // unsettled runs, by state
+	Workers int
+}
+
+// NewTenant describes a tenant to create.
+type NewTenant struct {
+	Name   jobs.Tenant
+	Title  string
+	Zone   string // default time zone of its jobs; "" = the server's
+	Limits kernel.TenantLimits
+}
+
+// administers refuses callers that are not administrators of the server.
+func (w Who) administers() error {
+	if w.tenant() != jobs.DefaultTenant {
+		return kernel.Refuse(jobs.Forbidden, "tenant %s may not manage tenants: administrators of the server do, who are admins of tenant %s", w.tenant(), jobs.DefaultTenant)
+	}
+	return nil
+}
+
+// Tenants lists the tenants that were created, by name.
+func (o *Ops) Tenants(ctx context.Context, who Who) ([]Tenant, error) {
+	if err := who.administers(); err != nil {
+		return nil, err
+	}
+	rows, err := o.store.Tenants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]Tenant, len(rows))
+	for i, g := range rows {
+		if list[i], err = o.tenant(ctx, g); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// Tenant returns a tenant.
+func (o *Ops) Tenant(ctx context.Context, who Who, name jobs.Tenant) (Tenant, error) {
+	if err := who.administers(); err != nil {
+		return Tenant{}, err
+	}
+	g, err := o.store.Global(ctx, name)
+	if err != nil {
+		return Tenant{}, err
+	}
+	if g.Tenancy.Since.IsZero() {
+		return Tenant{}, kernel.Refuse(jobs.NotFound, "there is no tenant %.60q", name)
+	}
+	return o.tenant(ctx, g)
+}
+
+func (o *Ops) tenant(ctx context.Context, g *kernel.Global) (Tenant, error) {
+	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: g.Tenant})
+	return Tenant{Global: g, Live: counts.Live, Workers: len(o.live.Workers(g.Tenant))}, err
+}
+
+// CreateTenant creates a tenant, and returns a token for its first admin: only this call returns the text.
+func (o *Ops) CreateTenant(ctx context.Context, who Who, want NewTenant) (t Tenant, token string, err error) {
+	if err := who.administers(); err != nil {
+		return t, "", err
+	}
+	if !o.authenticates {
+		return t, "", kernel.Refuse(jobs.Conflict, "this server requires no authentication, so every caller is an admin of tenant %s: start it with authentication to create tenants", jobs.DefaultTenant)
+	}
+	defaults := kernel.Settings{Zone: &want.Zone}
+	if want.Zone != "" {
+		if err := CheckDefaults(defaults); err != nil {
+			return t, "", err
+		}
+	}
+	set := kernel.SetTenant{Name: want.Name, Create: true, Title: &want.Title, Limits: &want.Limits}
+	if err := set.Check(); err != nil {
+		return t, "", err
+	}
+	if _, err := o.apply(ctx, who, set); err != nil {
+		return t, "", err
+	}
+	inside := who
+	inside.Tenant = want.Name
+	if want.Zone != "" {
+		if _, err := o.apply(ctx, inside, kernel.Configure{Defaults: &defaults}); err != nil {
+			return t, "", after(err)
+		}
+	}
+	_, token, err = o.Grant(ctx, inside, NewToken{Name: "first admin", Role: kernel.RoleAdmin})
+	if err != nil {
+		return t, "", after(err)
+	}
+	t, err = o.Tenant(ctx, who, want.Name)
+	return t, token, after(err)
+}
+
+// ChangeTenant changes a tenant's title or limits. nil: no change.
+func (o *Ops) ChangeTenant(ctx context.Context, who Who, name jobs.Tenant, title *string, limits *kernel.TenantLimits) (Tenant, error) {
+	return o.setTenant(ctx, who, kernel.SetTenant{Name: name, Title: title, Limits: limits})
+}
+
+// SuspendTenant suspends a tenant, or resumes it.
+func (o *Ops) SuspendTenant(ctx context.Context, who Who, name jobs.Tenant, on bool) (Tenant, error) {
+	return o.setTenant(ctx, who, kernel.SuspendTenant{Name: name, On: on})
+}
+
+// DeleteTenant deletes a suspended tenant with all that it has; the leader does so in the background. It is refused
+// while attempts are under way: their ends would be lost.
+func (o *Ops) DeleteTenant(ctx context.Context, who Who, name jobs.Tenant) (Tenant, error) {
+	t, err := o.Tenant(ctx, who, name)
+	if err != nil {
+		return t, err
+	}
+	if n := t.Live[jobs.Processing]; n > 0 && t.Tenancy.Suspended.On && !t.Tenancy.Deleted.On {
+		return t, kernel.Refuse(jobs.Conflict, "tenant %s has %s under way: wait for them, or cancel them", name, count(n, "run"))
+	}
+	return o.setTenant(ctx, who, kernel.DeleteTenant{Name: name})
+}
+
+func (o *Ops) setTenant(ctx context.Context, who Who, k kernel.Command) (Tenant, error) {
+	if err := who.administers(); err != nil {
+		return Tenant{}, err
+	}
+	if err := k.Check(); err != nil {
+		return Tenant{}, err
+	}
+	effect, err := o.apply(ctx, who, k)
+	if err != nil {
+		return Tenant{}, err
+	}
+	t, err := o.tenant(ctx, effect.Global) // not read again: a deleted one may be gone by now
+	return t, after(err)
+}
+
+// Inside returns an administrator of the server as an admin of a tenant, to read what that has, or to give it a token.
+func (o *Ops) Inside(ctx context.Context, who Who, name jobs.Tenant) (Who, error) {
+	if _, err := o.Tenant(ctx, who, name); err != nil {
+		return Who{}, err
+	}
+	who.Tenant = name
+	return who, nil
+}
+
+// Exported receives all that a tenant has: a function for each kind, called once for each thing, in this order.
+type Exported struct {
+	Calendar func(*kernel.Calendar) error
+	Job      func(Job) error
+	Missed   func(jobs.Key, *kernel.Missed) error // after the job, newest first
+	Token    func(*kernel.Token) error
+	Run      func(*kernel.Run) error   // unfinished ones, newest first, then those that ended, last ended first
+	Change   func(*kernel.Audit) error // newest first
+}
+
+// Export reads all that the caller's tenant has. What changes meanwhile may be in it, or not.
+func (o *Ops) Export(ctx context.Context, who Who, to Exported) error {
+	calendars, err := o.Calendars(ctx, who)
+	if err != nil {
+		return err
+	}
+	for _, c := range calendars {
+		if err := to.Calendar(c); err != nil {
+			return err
+		}
+	}
+	err = metastore.EachDefinition(ctx, o.store, who.tenant(), func(part []*kernel.Definition) error {
+		for _, d := range part {
+			if err := to.Job(Job{Definition: d}); err != nil {
+				return err
+			}
+			missed, err := o.store.Ledger(ctx, who.tenant(), d.UID, allMissed)
+			if err != nil {
+				return err
+			}
+			for _, m := range missed {
+				if err := to.Missed(d.Key, m); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	tokens, err := o.Tokens(ctx, who)
+	if err != nil {
+		return err
+	}
+	for _, t := range tokens {
+		if err := to.Token(t); err != nil {
+			return err
+		}
+	}
+	for q := (metastore.RunQuery{Tenant: who.tenant(), Limit: metastore.MaxPage}); ; {
+		page, err := o.store.Runs(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, run := range page.Runs {
+			if err := to.Run(run); err != nil {
+				return err
+			}
+		}
+		if q.Cursor = page.Next; q.Cursor == "" {
+			break
+		}
+	}
+	for q := (metastore.AuditQuery{Tenant: who.tenant(), Limit: metastore.MaxPage}); ; {
+		list, err := o.store.Audits(ctx, q)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, c := range list {
+			if err := to.Change(c); err != nil {
+				return err
+			}
+		}
+		q.Before = list[len(list)-1].N
+	}
+}
+
+// allMissed is more missed ranges than a job has.
+const allMissed = 1 << 20
