@@ -1,6 +1,7 @@
 package embed_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -11,9 +12,14 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// bearer grants a token and answers with the header that shows it.
+// bearer grants a token, in a tenant that it creates if there is none, and answers with the header that shows it.
 func (o *pollFixture) bearer(tenant jobs.Tenant, n ops.NewToken) []string {
 	o.t.Helper()
+	if tenant != "" {
+		if _, _, err := o.Ops().CreateTenant(o.t.Context(), ops.Who{Actor: "person:root"}, ops.NewTenant{Name: tenant}); err != nil && !errors.Is(err, jobs.Conflict) {
+			o.t.Fatal(err)
+		}
+	}
 	_, text, err := o.Ops().Grant(o.t.Context(), ops.Who{Tenant: tenant, Actor: "person:root", Role: ops.Admin}, n)
 	if err != nil {
 		o.t.Fatal(err)
