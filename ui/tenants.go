@@ -165,7 +165,7 @@ func (u *UI) tenantAnswer(r *http.Request, v visitor, add func(*tenantPage)) (an
 func (u *UI) changeTenant(r *http.Request, v visitor) (answer, error) {
 	ctx, name, form := r.Context(), jobs.Tenant(r.PathValue("name")), readTenantForm(r)
 	v.Who.Reason = r.PostFormValue("reason")
-	did, made := "saved", (*madeToken)(nil)
+	next, did, made := "/tenants/"+string(name), "saved", (*madeToken)(nil)
 	var err error
 	switch r.PostFormValue("do") {
 	case "suspend":
@@ -174,7 +174,7 @@ func (u *UI) changeTenant(r *http.Request, v visitor) (answer, error) {
 		_, err = u.ops.SuspendTenant(ctx, v.Who, name, false)
 		did = "resumed"
 	case "delete":
-		did = "deleting"
+		next, did = "/tenants", "deleting" // it may be gone by then
 		if r.PostFormValue("confirm") != string(name) {
 			err = kernel.Invalid("type the name of the tenant to delete it with all that it has")
 		} else {
@@ -199,7 +199,7 @@ func (u *UI) changeTenant(r *http.Request, v visitor) (answer, error) {
 	case err != nil && !wrong(err):
 		return answer{}, err
 	case err == nil && made == nil:
-		return goTo("/tenants/"+string(name), did), nil
+		return goTo(next, did), nil
 	}
 	a, failed := u.tenantAnswer(r, v, func(p *tenantPage) {
 		if p.Made = made; err != nil {
