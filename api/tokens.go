@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -58,18 +59,29 @@ type Change struct {
 	Target string    `json:"target" example:"job billing.charge"`
 	Before *Object   `json:"before,omitempty" doc:"The changed fields before."`
 	After  *Object   `json:"after,omitempty" doc:"The changed fields after."`
+	From   string    `json:"from,omitempty" doc:"Address from which the request came, if it is recorded."`
+	Prev   string    `json:"prev,omitempty" doc:"Hash of the change before it; missing for the first."`
+	Hash   string    `json:"hash" doc:"SHA-256 of all fields and prev, hexadecimal."`
+}
+
+// AuditHead is the end of the audit.
+type AuditHead struct {
+	Tenant string `json:"tenant"`
+	N      uint64 `json:"n" doc:"Number of the last change; 0: there is none."`
+	Hash   string `json:"hash" doc:"Its hash, hexadecimal."`
 }
 
 type auditInput struct {
 	Target string `query:"target" maxLength:"600" doc:"Only changes of this target, as the list spells it."`
 	Actor  string `query:"actor" maxLength:"300" doc:"Only changes by this actor."`
 	Before uint64 `query:"before" doc:"Changes before this number."`
+	Since  uint64 `query:"since" doc:"Changes from this number on, oldest first."`
 	Limit  int    `query:"limit" minimum:"1" maximum:"200" default:"50"`
 }
 
 type auditList struct {
 	Items []Change `json:"items" nullable:"false"`
-	Next  uint64   `json:"next,omitempty" doc:"Send it as before for the next page; missing on the last one."`
+	Next  uint64   `json:"next,omitempty" doc:"Send it as before (as since, if since was sent) for the next page; missing on the last one."`
 }
 
 // Self is the identity of the caller.
@@ -115,6 +127,15 @@ func (a *API) routeTokens() {
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "list-audit", Method: http.MethodGet, Path: "/audit", Tags: tags,
 		Summary: "List the audit, newest first", Description: "Actor, target, before and after of each change. It never contains arguments, results or secrets."}, a.audit)
+	register(a, ops.Admin, huma.Operation{OperationID: "get-audit-head", Method: http.MethodGet, Path: "/audit/head", Tags: tags,
+		Summary: "Get the end of the audit", Description: "Exported lines that contain this hash, and whose chain is unbroken, are complete up to it."},
+		func(ctx context.Context, _ *none) (*struct{ Body AuditHead }, error) {
+			h, err := a.ops.AuditHead(ctx, who(ctx))
+			if err != nil {
+				return nil, err
+			}
+			return &struct{ Body AuditHead }{AuditHead{string(h.Tenant), h.N, hex.EncodeToString(h.Hash)}}, nil
+		})
 }
 
 func (a *API) grantToken(ctx context.Context, asker ops.Who, in *grantInput) (*struct{ Body GrantedToken }, error) {
@@ -131,11 +152,11 @@ func (a *API) grantToken(ctx context.Context, asker ops.Who, in *grantInput) (*s
 
 func changeOf(c *kernel.Audit) Change {
 	return Change{N: c.N, At: c.At, Actor: c.Actor, Reason: c.Reason, Verb: c.Verb, Target: c.Target,
-		Before: object(json.RawMessage(c.Before)), After: object(json.RawMessage(c.After))}
+		Before: object(json.RawMessage(c.Before)), After: object(json.RawMessage(c.After)), From: c.From, Prev: hex.EncodeToString(c.Prev), Hash: hex.EncodeToString(c.Hash)}
 }
 
 func (a *API) audit(ctx context.Context, in *auditInput) (*struct{ Body auditList }, error) {
-	list, err := a.ops.Audits(ctx, who(ctx), metastore.AuditQuery{Target: in.Target, Actor: in.Actor, Before: in.Before, Limit: in.Limit})
+	list, err := a.ops.Audits(ctx, who(ctx), metastore.AuditQuery{Target: in.Target, Actor: in.Actor, Before: in.Before, Since: in.Since, Limit: in.Limit})
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +164,10 @@ func (a *API) audit(ctx context.Context, in *auditInput) (*struct{ Body auditLis
 	for i, c := range list {
 		out.Items[i] = changeOf(c)
 	}
-	if n := len(list); n == in.Limit {
+	switch n := len(list); {
+	case in.Since > 0 && n > 0: // the bus may carry fewer than the limit
+		out.Next = list[n-1].N + 1
+	case n == in.Limit:
 		out.Next = list[n-1].N
 	}
 	return &struct{ Body auditList }{out}, nil

@@ -17,7 +17,7 @@ func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 		return results
 	}
 	last, at := stateOf(tx), batch[len(batch)-1].At
-	n := numbers{last.Turns, last.Named, last.NamedBefore}
+	n := numbers{turns: last.Turns, named: last.Named, before: last.NamedBefore}
 	if Period(at) > Period(last.At) {
 		n.named, n.before = 0, max(n.before, n.named)
 	}
@@ -35,10 +35,12 @@ func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 	return results
 }
 
-// numbers are the counters in the store's row: see kernel.StoreRow.
+// numbers are the counters in the store's row (see kernel.StoreRow), and the last audit of each tenant that the commit
+// has written to.
 type numbers struct {
 	turns         uint64
 	named, before int64
+	audited       map[jobs.Tenant]uint64
 }
 
 // change is one command under way.

@@ -33,12 +33,26 @@ func (c *change) auditBy(actor, verb, target string, before, after fields) {
 	g := *c.global()
 	g.Tenant = c.env.Tenant
 	g.Audits++
-	c.tx.Put(&g)
-	c.tx.Put(&kernel.Audit{Tenant: g.Tenant, N: g.Audits, At: c.at, Actor: actor, Reason: reason,
-		Verb: verb, Target: target, Before: before.json(), After: after.json()})
+	c.chain(&g, &kernel.Audit{Tenant: g.Tenant, N: g.Audits, At: c.at, Actor: readable(actor), Reason: readable(reason),
+		Verb: verb, Target: target, Before: before.json(), After: after.json(), Prev: g.AuditHead})
 	if g.Audits > kernel.MaxAudits {
 		c.tx.Delete(kernel.AuditRef(g.Tenant, g.Audits-kernel.MaxAudits))
 	}
+}
+
+// readable is a text as JSON can carry it: a line with other bytes could not be verified.
+func readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// chain puts the tenant's last line with its hash, which the next line names.
+func (c *change) chain(g *kernel.Global, a *kernel.Audit) {
+	a.Hash = a.Sum()
+	g.AuditHead = a.Hash
+	c.tx.Put(g)
+	c.tx.Put(a)
+	if c.audited == nil {
+		c.audited = map[jobs.Tenant]uint64{}
+	}
+	c.audited[g.Tenant] = a.N
 }
 
 // count changes the counters in the tenant's Global.
@@ -113,12 +127,12 @@ func (c *change) lastAudit() (last *kernel.Audit) {
 
 // auditRun writes what a person did to a run. What the same commit does to other runs of the job goes to the same
 // line: a bulk of a hundred thousand must not push everything else out of the record, and each run records its own
-// changes.
+// changes. A line of an earlier commit never changes: it may have been exported.
 func (c *change) auditRun(run *kernel.Run, before fields) {
 	last := c.lastAudit()
 	many := "runs of " + string(run.Key)
-	if last == nil || !last.At.Equal(c.at) || last.Verb != c.env.Command.Verb().String() || last.Actor != c.env.Actor ||
-		last.Reason != c.env.Reason || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(run.Key)) {
+	if last == nil || c.audited[c.env.Tenant] != last.N || last.Verb != c.env.Command.Verb().String() || last.Actor != readable(c.env.Actor) ||
+		last.Reason != readable(c.env.Reason) || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(run.Key)) {
 		c.audit(runTarget(run), before, nil)
 		return
 	}
@@ -130,7 +144,8 @@ func (c *change) auditRun(run *kernel.Run, before fields) {
 	}
 	line := *last
 	line.Target, line.Before, line.After = many, nil, fields{"runs": sum.Runs + 1}.json()
-	c.tx.Put(&line)
+	g := *c.global()
+	c.chain(&g, &line)
 }
 
 // trim drops rows that are old enough. Commands do without them: a purged range is not extended, and an expired

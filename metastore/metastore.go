@@ -68,7 +68,7 @@ type Reader interface {
 	Session(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Session, error)
 	// Calendars lists the calendars of a tenant by name.
 	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error)
-	// Audits lists audits, newest first.
+	// Audits lists audits, newest first, or oldest first with AuditQuery.Since.
 	Audits(ctx context.Context, q AuditQuery) ([]*kernel.Audit, error)
 }
 
@@ -78,12 +78,13 @@ type AuditQuery struct {
 	Target string // exactly this one
 	Actor  string
 	Before uint64 // page: those with a number below this
+	Since  uint64 // those with this number or above, oldest first; 0 = all, newest first
 	Limit  int    // 1 to MaxPage; 0 = 50
 }
 
 // Matches reports whether an audit of the query's tenant passes its filters.
 func (q *AuditQuery) Matches(a *kernel.Audit) bool {
-	return (q.Target == "" || a.Target == q.Target) && (q.Actor == "" || a.Actor == q.Actor) && (q.Before == 0 || a.N < q.Before)
+	return (q.Target == "" || a.Target == q.Target) && (q.Actor == "" || a.Actor == q.Actor) && (q.Before == 0 || a.N < q.Before) && a.N >= q.Since
 }
 
 // Size is how many audits the query's page has at most.

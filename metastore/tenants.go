@@ -169,7 +169,12 @@ func (c *change) dropTenant(k kernel.DropTenant) error {
 		return kernel.Refuse(jobs.Conflict, "tenant %s is not being deleted", k.Name)
 	}
 	for _, ref := range k.Refs {
-		ref.Tenant = k.Name
+		if ref.Tenant = k.Name; ref.Kind == kernel.RowAudit && row.Audits > 0 { // the chain ends with its lines
+			g := *row
+			g.Audits, g.AuditHead = 0, nil
+			c.tx.Put(&g)
+			row = &g
+		}
 		if d, ok := c.tx.Get(ref).(*kernel.Definition); ref.Kind == kernel.RowGlobal || ref.Kind == kernel.RowStore || ok && !d.Gone() {
 			continue
 		}

@@ -80,11 +80,27 @@ func (o *Ops) Tokens(ctx context.Context, who Who) ([]*kernel.Token, error) {
 	return o.store.Tokens(ctx, who.tenant())
 }
 
-// Audits lists the audit, newest first. The tenant of the query is the caller's.
+// Audits lists the audit, newest first, or oldest first with Since. The tenant of the query is the caller's.
 func (o *Ops) Audits(ctx context.Context, who Who, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	if q.Limit < 1 || q.Limit > metastore.MaxPage {
 		return nil, kernel.Invalid("invalid page size %d: want 1 to %d", q.Limit, metastore.MaxPage)
 	}
 	q.Tenant = who.tenant()
 	return o.store.Audits(ctx, q)
+}
+
+// AuditHead is the end of a tenant's audit.
+type AuditHead struct {
+	Tenant jobs.Tenant
+	N      uint64 // number of the last audit; 0 = there is none
+	Hash   []byte // its hash
+}
+
+// AuditHead returns the end of the tenant's audit. Lines that end with its hash are complete.
+func (o *Ops) AuditHead(ctx context.Context, who Who) (AuditHead, error) {
+	g, err := o.store.Global(ctx, who.tenant())
+	if err != nil {
+		return AuditHead{}, err
+	}
+	return AuditHead{Tenant: who.tenant(), N: g.Audits, Hash: g.AuditHead}, nil
 }

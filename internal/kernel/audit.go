@@ -2,6 +2,10 @@ package kernel
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"hash"
+	"strconv"
 	"strings"
 	"time"
 
@@ -9,7 +13,8 @@ import (
 )
 
 // Audit is an entry of the audit. It is written in the commit of the change itself, so that neither exists without the
-// other. It never contains arguments, results or secrets.
+// other, and has the hash of the one before it, so that a changed or removed one is found. It never contains
+// arguments, results or secrets.
 type Audit struct {
 	Tenant jobs.Tenant
 	N      uint64 // numbers the tenant's audits from 1
@@ -20,6 +25,36 @@ type Audit struct {
 	Target string // to what: "job billing.charge", "run <id> of billing.charge", "settings", "token <id> (<name>)"
 	Before []byte // JSON object of the changed fields before; nil if there are none
 	After  []byte // the changed fields after
+	From   string // address or addresses from which a request came; "" if it is not recorded
+	Prev   []byte // hash of the audit before it, of 32 bytes; nil for the first
+	Hash   []byte // its own: Sum
+}
+
+// auditForm begins what Sum hashes: a change of the form changes it.
+const auditForm = "carillon audit 1\n"
+
+// Sum returns the SHA-256 of the audit: of auditForm, then of each field with its length before it, as eight bytes, big
+// endian. The fields are tenant, number (decimal), time (RFC 3339 with nanoseconds, UTC), actor, reason, verb, target,
+// before, after, address and the hash of the audit before it. It does not depend on the wire format, so that exported
+// lines can be verified by other programs.
+func (a *Audit) Sum() []byte {
+	h := sha256.New()
+	h.Write([]byte(auditForm))
+	for _, text := range []string{string(a.Tenant), strconv.FormatUint(a.N, 10), a.At.UTC().Format(time.RFC3339Nano),
+		a.Actor, a.Reason, a.Verb, a.Target} {
+		sumField(h, []byte(text))
+	}
+	for _, b := range [][]byte{a.Before, a.After, []byte(a.From), a.Prev} {
+		sumField(h, b)
+	}
+	return h.Sum(nil)
+}
+
+func sumField(h hash.Hash, b []byte) {
+	var size [8]byte
+	binary.BigEndian.PutUint64(size[:], uint64(len(b)))
+	h.Write(size[:])
+	h.Write(b)
 }
 
 // MaxAudits is how many audits of a tenant are kept: the newest.
@@ -91,6 +126,9 @@ func wireAudit(c *coder, a *Audit) {
 	text(c, &a.Target)
 	bytesOf(c, &a.Before)
 	bytesOf(c, &a.After)
+	text(c, &a.From)
+	bytesOf(c, &a.Prev)
+	bytesOf(c, &a.Hash)
 }
 
 func wireRef(c *coder, r *Ref) {

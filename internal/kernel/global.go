@@ -42,6 +42,8 @@ type Global struct {
 	// Tenants is the number of tenants that were created; of the default tenant only.
 	Tenants int
 
+	AuditHead []byte // hash of the last audit; nil if there is none
+
 	// Calendars counts the changes of calendars. A fire of a job that uses any names the one that it is based on.
 	Calendars     uint64
 	CalendarCount int // number of calendars

@@ -327,6 +327,7 @@ func wireGlobal(c *coder, g *Global) {
 	signed(c, &g.Jobs)
 	signed(c, &g.Admins)
 	number(c, &g.Audits)
+	bytesOf(c, &g.AuditHead)
 	number(c, &g.Calendars)
 	signed(c, &g.CalendarCount)
 	text(c, &g.NewJobs)

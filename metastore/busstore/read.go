@@ -162,6 +162,6 @@ func (s *store) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*
 
 // Audits lists the audit lines. There may be fewer than requested, if those are more than the bus carries.
 func (s *store) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
-	_, rows, err := ask[*kernel.Audit](ctx, s, askAudits, question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Limit: q.Limit})
+	_, rows, err := ask[*kernel.Audit](ctx, s, askAudits, question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit})
 	return rows, err
 }

@@ -333,7 +333,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askAudits:
-		rows, err := s.store.Audits(ctx, metastore.AuditQuery{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Limit: q.Limit})
+		rows, err := s.store.Audits(ctx, metastore.AuditQuery{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit})
 		if err != nil {
 			return nil, err
 		}

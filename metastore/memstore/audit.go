@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Audits lists audits, newest first.
+// Audits lists audits, newest first, or oldest first with AuditQuery.Since.
 func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -23,12 +23,24 @@ func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*kernel.Au
 		end, _ = findAudit(s.audits, q.Before)
 	}
 	var found []*kernel.Audit
-	for _, a := range slices.Backward(s.audits[:end]) {
-		if len(found) == q.Size() {
-			break
-		}
+	take := func(a *kernel.Audit) bool {
 		if q.Matches(a) {
 			found = append(found, a)
+		}
+		return len(found) < q.Size()
+	}
+	if q.Since > 0 {
+		begin, _ := findAudit(s.audits, q.Since)
+		for _, a := range s.audits[min(begin, end):end] {
+			if !take(a) {
+				break
+			}
+		}
+		return found, nil
+	}
+	for _, a := range slices.Backward(s.audits[:end]) {
+		if !take(a) {
+			break
 		}
 	}
 	return found, nil

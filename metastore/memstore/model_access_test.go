@@ -49,9 +49,12 @@ func (m *model) compareAccess(t *testing.T, e *Engine, d *dice) {
 			t.Errorf("Session(%s) is %v, %v, want %v", id, s, err, row)
 		}
 	}
-	q := metastore.AuditQuery{Tenant: tenant, Target: pick(d, "", "", "job a"), Actor: pick(d, "", "", "bob"), Before: d.Uint64N(40), Limit: d.IntN(4)}
+	q := metastore.AuditQuery{Tenant: tenant, Target: pick(d, "", "", "job a"), Actor: pick(d, "", "", "bob"), Before: d.Uint64N(40), Since: pick(d, 0, 0, d.Uint64N(40)), Limit: d.IntN(4)}
 	audits := slices.DeleteFunc(of[*kernel.Audit](m), func(a *kernel.Audit) bool { return a.Tenant != tenant || !q.Matches(a) })
 	slices.SortFunc(audits, func(a, b *kernel.Audit) int { return cmp.Compare(b.N, a.N) })
+	if q.Since > 0 {
+		slices.Reverse(audits)
+	}
 	lines, _ := e.Audits(ctx, q)
 	if want := audits[:min(q.Size(), len(audits))]; !slices.EqualFunc(lines, want, func(a, b *kernel.Audit) bool { return equalRow(a, b) }) {
 		t.Errorf("Audits(%+v) is %v, want %v", q, lines, want)

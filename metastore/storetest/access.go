@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -121,7 +122,8 @@ func showSession(tl *telling, w words) string {
 
 func showAudits(tl *telling, w words) string {
 	list, err := tl.h.Store.Audits(tl.t.Context(), metastore.AuditQuery{Tenant: tenantOf(w), Target: tl.targetOf(w.value["target"]),
-		Actor: w.value["by"], Before: uint64(tl.number(w.value["before"])), Limit: tl.number(w.value["limit"])})
+		Actor: w.value["by"], Before: uint64(tl.number(w.value["before"])),
+		Since: uint64(tl.number(w.value["since"])), Limit: tl.number(w.value["limit"])})
 	if err != nil {
 		return refusedRead(err)
 	}
@@ -237,6 +239,25 @@ func access(t *testing.T, all rows) {
 	}
 }
 
+// chained checks that each audit has its hash and that of the one before it, and the Global that of the last.
+func chained(t *testing.T, all rows) {
+	t.Helper()
+	for ref, row := range all {
+		switch row := row.(type) {
+		case *kernel.Audit:
+			before, _ := all[kernel.AuditRef(ref.Tenant, row.N-1)].(*kernel.Audit)
+			if !bytes.Equal(row.Hash, row.Sum()) || before != nil && !bytes.Equal(row.Prev, before.Hash) || (row.N == 1) != (row.Prev == nil) {
+				t.Errorf("audit %d of %s has the hash %x and prev %x: the chain is broken", row.N, row.Tenant, row.Hash, row.Prev)
+			}
+		case *kernel.Global:
+			last, _ := all[kernel.AuditRef(ref.Tenant, row.Audits)].(*kernel.Audit)
+			if row.Audits > 0 && (last == nil || !bytes.Equal(last.Hash, row.AuditHead)) {
+				t.Errorf("%s has the audit head %x: its last audit is %+v", row.Tenant, row.AuditHead, last)
+			}
+		}
+	}
+}
+
 func valuesOf(all rows) []kernel.Row {
 	var list []kernel.Row
 	for _, row := range all {
@@ -298,6 +319,23 @@ func record(t *testing.T, open func(t *testing.T) Harness) {
 				t.Fatal(err)
 			}
 		}
+	}
+	prev := []byte(nil)
+	for since := uint64(1); since > 0; {
+		list, err := h.Store.Audits(t.Context(), metastore.AuditQuery{Tenant: "default", Since: since, Limit: metastore.MaxPage})
+		if err != nil {
+			t.Fatal(err)
+		}
+		since = 0
+		for _, a := range list {
+			if !bytes.Equal(a.Hash, a.Sum()) || prev != nil && !bytes.Equal(a.Prev, prev) {
+				t.Fatalf("audit %d does not continue the chain", a.N)
+			}
+			prev, since = a.Hash, a.N+1
+		}
+	}
+	if g, err := h.Store.Global(t.Context(), "default"); err != nil || !bytes.Equal(g.AuditHead, prev) {
+		t.Errorf("the chain ends with %x, and the head is %x: %v", prev, g.AuditHead, err)
 	}
 	next := uint64(0)
 	seen := 0

@@ -135,6 +135,7 @@ func invariants(t *testing.T, before, after rows) {
 		}
 	}
 	access(t, after)
+	chained(t, after)
 	kept(t, after, waiting)
 	limited(t, before, after, at)
 	for ref, n := range taken {

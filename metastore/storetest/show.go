@@ -28,7 +28,7 @@ import (
 //	lapsed               expired unique keys
 //	tokens               all tokens         session SESSION      a session
 //	calendars            those of the tenant
-//	audits [target=] [by=] [before=n] [limit=n]  the audits
+//	audits [target=] [by=] [before=n] [since=n] [limit=n]  the audits
 //	versions KEY         the job's former versions
 //	aged +1h [limit=n]   rows that became history before a time
 //	hourly +1h           hours that ended by a time and are not part of their days yet

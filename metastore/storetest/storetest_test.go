@@ -1,13 +1,16 @@
 package storetest
 
 import (
+	"bytes"
 	"flag"
 	"iter"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
@@ -81,4 +84,38 @@ func TestRestoreThenApply(t *testing.T) {
 		}
 		return restored
 	})
+}
+
+// What a commit does to several runs of a job is one audit, which later commits leave as it is: it may have been
+// exported.
+func TestBulksAreOneAudit(t *testing.T) {
+	h := Model()
+	envelope := func(name string, c kernel.Command) kernel.Envelope {
+		return kernel.Envelope{ID: kernel.DerivedID("bulks", name), Tenant: "default", Actor: "person:ann", Reason: "\xff", Command: c}
+	}
+	create := func(names ...string) {
+		t.Helper()
+		var batch []kernel.Envelope
+		for _, name := range names {
+			batch = append(batch, envelope(name, kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge", Origin: kernel.FromPerson}))
+		}
+		if err := failed(h.Store.Apply(t.Context(), batch)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	job := kernel.Declaration{Key: "charge", Kind: kernel.Triggered}
+	if err := failed(h.Store.Apply(t.Context(), []kernel.Envelope{envelope("job", kernel.Register{App: "app", Worker: "w", Start: true, Job: job})})); err != nil {
+		t.Fatal(err)
+	}
+	create("1", "2", "3")
+	create("4", "5")
+	list, err := h.Store.Audits(t.Context(), metastore.AuditQuery{Tenant: "default", Since: 1})
+	if err != nil || len(list) != 3 || string(list[1].After) != `{"runs":3}` || string(list[2].After) != `{"runs":2}` {
+		t.Fatalf("audits of two bulks are %+v: %v", list, err)
+	}
+	for i, a := range list {
+		if !bytes.Equal(a.Sum(), a.Hash) || i > 0 && !bytes.Equal(a.Prev, list[i-1].Hash) || a.Reason != "\uFFFD" {
+			t.Errorf("audit %d with the reason %q does not continue the chain", a.N, a.Reason)
+		}
+	}
 }

@@ -145,6 +145,7 @@ func (a *asker) auditCommand() *cobra.Command {
 			}
 			return a.show(v)
 		})}
+	c.AddCommand(a.auditHead(), a.auditExport(), a.auditVerify())
 	c.Flags().StringVar(&target, "target", "", "only of this target, such as 'job demo.chime' or settings")
 	c.Flags().StringVar(&actor, "actor", "", "only by this actor, such as person:ann")
 	c.Flags().IntVarP(&limit, "limit", "n", 30, "how many at most")

@@ -281,6 +281,7 @@ var (
 		{regexp.MustCompile(`(?m)^(took +)\d[\d.hms]*`), "${1}<d>"},
 		{regexp.MustCompile(`\b([A-Z]\w+ +\d+(?:/\d+)? +<when> +)\d[\d.hms]*`), "${1}<d>"},
 		{regexp.MustCompile(`\b\d[\d.hms]*( \(median\)| \(99 of 100\))`), "<d>$1"},
+		{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "<hash>"},
 		{regexp.MustCompile(`"pid": \d+`), `"pid": <n>`},
 		{regexp.MustCompile(`"name": "till-\w+"`), `"name": "till-<nonce>"`},
 		{regexp.MustCompile(`till-[0-9A-Za-z]+`), `till-<nonce>`},
