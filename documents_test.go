@@ -280,7 +280,7 @@ func files(t *testing.T, suffix string) (found []string) {
 		switch {
 		case err != nil:
 			return err
-		case e.IsDir() && path != "." && (strings.HasPrefix(e.Name(), ".") || path == "dist" || path == "bin"):
+		case e.IsDir() && path != "." && (strings.HasPrefix(e.Name(), ".") || e.Name() == "node_modules" || path == "dist" || path == "bin"):
 			return fs.SkipDir
 		case !e.IsDir() && strings.HasSuffix(path, suffix):
 			found = append(found, filepath.ToSlash(path))

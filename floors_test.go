@@ -72,6 +72,7 @@ var floors = []struct {
 	{4, "worker/httpjob", nil},
 	{4, "worker/execjob", nil},
 	{4, "client", nil},
+	{4, "internal/oidc", nil},
 	{4, "api", nil},
 	{4, "ui", []string{"ui/chart", "ui/static"}},
 	{4, "ui/chart", nil},
@@ -112,6 +113,8 @@ var doors = map[string][]string{
 	"github.com/KimMachineGun/automemlimit":  {"cmd/carillon"},
 	"golang.org/x/sys":                       {"metastore/raftstore/disk", "worker/execjob"},
 	"golang.org/x/time":                      {"api"},
+	"github.com/coreos/go-oidc/v3":           {"internal/oidc"},
+	"golang.org/x/oauth2":                    {"internal/oidc"},
 	"github.com/carillon-scheduler/carillon": nil,
 }
 

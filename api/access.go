@@ -78,16 +78,25 @@ func (a *Access) Who(r *http.Request) (ops.Who, error) {
 		}
 	}
 	if metastore.CopyWillDo(r.Context()) {
-		return a.again.of(header, cookie, func() (ops.Who, error) { return a.look(r.Context(), header, cookie) })
+		return a.again.of(header, cookie, func() (ops.Who, error) { return a.look(r.Context(), header, cookie, true) })
 	}
-	who, err := a.look(r.Context(), header, cookie)
+	who, err := a.look(r.Context(), header, cookie, background(r))
 	return who, a.judged(r, err)
 }
 
-// look authenticates an Authorization header, or else a cookie.
-func (a *Access) look(ctx context.Context, header, cookie string) (ops.Who, error) {
-	if header == "" {
+// background reports whether a page sent a request by itself: pages that are left open do not keep a session in use.
+func background(r *http.Request) bool {
+	return r.Header.Get("X-Fragment") != "" || r.Header.Get("Accept") == "text/event-stream"
+}
+
+// look authenticates an Authorization header, or else a cookie, whose session is then in use unless a page asks by
+// itself.
+func (a *Access) look(ctx context.Context, header, cookie string, background bool) (ops.Who, error) {
+	switch {
+	case header == "" && background:
 		return a.ops.SignedIn(ctx, cookie)
+	case header == "":
+		return a.ops.InUse(ctx, cookie)
 	}
 	scheme, token, _ := strings.Cut(header, " ")
 	if !strings.EqualFold(scheme, "Bearer") {

@@ -61,7 +61,7 @@ func newGuarded(t *testing.T) *guarded {
 	g.tokens["last character"] = admin[:len(admin)-1] + wrong
 	g.tokens["prefix"] = admin[:len(admin)-10]
 	g.tokens["a megabyte"] = admin + strings.Repeat("A", 1<<20)
-	o := ops.New(ops.Config{Store: g.store, Now: func() time.Time { return time.Now().Add(time.Hour) }, Authenticates: true})
+	o := ops.New(ops.Config{Store: g.store, Sessions: ops.SessionLimits{Idle: 2 * time.Hour}, Authenticates: true, Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	g.access = api.NewAccess(o, false)
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
 	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))

@@ -31,6 +31,7 @@ import (
 	"github.com/carillon-scheduler/carillon/controlplane"
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/oidc"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
@@ -77,6 +78,13 @@ type Config struct {
 	Who func(*http.Request) (ops.Who, error)
 	// Tokens requires a token of Ops().Grant, or a session that began with one. Not with Who.
 	Tokens bool
+	// SignIn lets people also sign in at an OpenID Connect provider. It needs Tokens, and Address: the provider sends
+	// browsers back there, to Base + "/login/callback", and after signing out to Base + "/login".
+	SignIn *SignIn
+	// SessionIdle is how long a browser's session lasts without a request, at least a minute; default 1 h.
+	SessionIdle time.Duration
+	// SessionLongest is how long a browser's session lasts at most, up to 30 days; default 12 h.
+	SessionLongest time.Duration
 	// Secure marks cookies as https-only although this process serves http, because a proxy in front terminates TLS.
 	Secure bool
 
@@ -161,6 +169,7 @@ type Scheduler struct {
 	httpWorker  *worker.Worker  // of HTTP jobs; nil = other processes run them
 	runner      *httpjob.Runner // of httpWorker
 	poster      *webhook.Poster // nil = no webhook
+	provider    *oidc.Provider  // nil = no identity provider
 	grace       time.Duration   // of the workers
 	tenant      jobs.Tenant
 	keys        []jobs.Key
@@ -199,6 +208,13 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	}()
 	if cfg.Tokens && cfg.Who != nil {
 		return nil, kernel.Invalid("embed: both Who and Tokens are given: set one of them")
+	}
+	sessions := ops.SessionLimits{Idle: cfg.SessionIdle, Longest: cfg.SessionLongest}
+	if err := sessions.Check(); err != nil {
+		return nil, err
+	}
+	if s.provider, err = cfg.provider(); err != nil {
+		return nil, err
 	}
 	if err := cfg.Triggering.check(cfg); err != nil {
 		return nil, err
@@ -269,7 +285,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return way.reaches()
 	})
 	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
-	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Logger: cfg.Logger,
+	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Sessions: sessions, Logger: cfg.Logger,
 		Authenticates: cfg.Tokens || cfg.Who != nil}
 	if s.database != nil {
 		conf.Outbox = s.database
@@ -341,15 +357,19 @@ func (s *Scheduler) openWorker(ctx context.Context, cfg Config, js []jobs.Job) e
 
 // pages makes one handler of the API, the pages and the metrics.
 func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
-	var signIn ui.Access // nil = no sign-in
+	var signIn ui.Access   // nil = no sign-in
+	var signInAt ui.SignIn // nil = no identity provider
 	if cfg.Tokens {
 		access := api.NewAccess(s.ops, cfg.Secure)
 		cfg.Who, signIn = access.Who, access
+		if s.provider != nil {
+			signInAt = access.SignInAt(s.provider)
+		}
 	}
 	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Leads: s.Leads, Logger: cfg.Logger,
 		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken})
 	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
-	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, Base: cfg.Base, Notice: cfg.Notice, Bus: cfg.BusAddress, About: about, Logger: cfg.Logger})
+	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, SignIn: signInAt, Base: cfg.Base, Notice: cfg.Notice, Bus: cfg.BusAddress, About: about, Logger: cfg.Logger})
 	mux := http.NewServeMux()
 	meter := s.metrics(cfg, rows, func(r *http.Request) string {
 		switch _, pattern := mux.Handler(r); pattern {

@@ -223,6 +223,12 @@ func (e elsewhere) Session(ctx context.Context, tenant jobs.Tenant, id string) (
 	})
 }
 
+func (e elsewhere) Sessions(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Session, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Session, error) {
+		return r.Sessions(ctx, tenant)
+	})
+}
+
 func (e elsewhere) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) (*kernel.History, error) {
 		return r.History(ctx, tenant, job)

@@ -70,6 +70,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		delivering, stopDelivery := context.WithCancel(context.WithoutCancel(ctx))
 		g.Add(func() error { return s.deliver(delivering, s.store.leads, leaders{s.store}) }, func(error) { stopDelivery() })
 	}
+	if s.provider != nil {
+		checking, stopChecks := context.WithCancel(context.WithoutCancel(ctx))
+		g.Add(func() error { return s.provider.Run(checking) }, func(error) { stopChecks() })
+	}
 	err := g.Run()
 	for _, failure := range failures {
 		if missing, is := errors.AsType[*worker.UnreportedError](failure); is && !errors.Is(err, failure) {

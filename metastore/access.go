@@ -5,7 +5,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Tokens, and the sessions of browsers that signed in with one. The number of admin tokens without an end is in the
+// Tokens and the sessions of browsers. The number of admin tokens without an end is in the
 // tenant's Global, and a unique key reserves a name, so that no command looks through all tokens.
 
 func (c *change) token(id string) *kernel.Token {
@@ -82,26 +82,42 @@ func (c *change) session(id string) *kernel.Session {
 
 func (c *change) signIn(k kernel.SignIn) error {
 	s := k.Session
-	s.Tenant, s.Created = c.env.Tenant, c.at
+	s.Tenant, s.Created, s.Seen = c.env.Tenant, c.at, c.at
 	if row := c.session(s.ID); row != nil {
-		if row.Token != s.Token {
-			return kernel.Refuse(jobs.Conflict, "the session exists and belongs to another token")
+		if row.Token != s.Token || row.Person != s.Person {
+			return kernel.Refuse(jobs.Conflict, "the session exists and belongs to another token or person")
 		}
 		c.effect.Existing = true
 		return nil
 	}
-	t := c.token(s.Token)
-	if t == nil || !t.Live(c.at) {
-		return kernel.Refuse(jobs.NotFound, "token %s does not exist or has expired", s.Token)
-	}
-	if !t.Until.IsZero() && s.Until.After(t.Until) {
-		s.Until = t.Until
+	if s.Token != "" {
+		t := c.token(s.Token)
+		if t == nil || !t.Live(c.at) {
+			return kernel.Refuse(jobs.NotFound, "token %s does not exist or has expired", s.Token)
+		}
+		if !t.Until.IsZero() && s.Until.After(t.Until) {
+			s.Until = t.Until
+		}
+	} else if s.In(s.Tenant) == nil {
+		return kernel.Refuse(jobs.Forbidden, "the session has no rights in tenant %s", s.Tenant)
 	}
 	if !s.Until.After(c.at) {
 		return kernel.Invalid("the session would expire at %s: that time has passed", stamp(s.Until))
 	}
 	c.tx.Put(&s)
-	c.audit(tokenTarget(t), nil, nil)
+	c.audit(c.sessionTarget(&s), nil, sessionFields(&s))
+	return nil
+}
+
+func (c *change) seen(k kernel.Touch) error {
+	s := c.session(k.ID)
+	if s == nil || !s.End().After(c.at) || c.at.Sub(s.Seen) < max(s.TouchEvery(), 1) {
+		c.effect.Existing = true
+		return nil
+	}
+	now := *s
+	now.Seen = c.at
+	c.tx.Put(&now)
 	return nil
 }
 
@@ -112,10 +128,32 @@ func (c *change) signOut(k kernel.SignOut) error {
 		return nil
 	}
 	c.tx.Delete(s.Ref())
-	target := "token " + s.Token
-	if t := c.token(s.Token); t != nil {
-		target = tokenTarget(t)
-	}
-	c.audit(target, nil, nil)
+	c.audit(c.sessionTarget(s), nil, nil)
 	return nil
+}
+
+// sessionTarget names a session by its token or its person: its ID changes with each sign-in.
+func (c *change) sessionTarget(s *kernel.Session) string {
+	if s.Token == "" {
+		return "session of " + s.Person.Subject
+	}
+	if t := c.token(s.Token); t != nil {
+		return tokenTarget(t)
+	}
+	return "token " + s.Token
+}
+
+// sessionFields is a person's session in an audit: with the subject in the target, it shows which account used a name.
+func sessionFields(s *kernel.Session) fields {
+	if s.Token != "" {
+		return nil
+	}
+	f := fields{"role": s.In(s.Tenant).Role}
+	if s.Person.Name != "" {
+		f["name"] = s.Person.Name
+	}
+	if s.Person.Email != "" {
+		f["email"] = s.Person.Email
+	}
+	return f
 }

@@ -107,6 +107,8 @@ func (c *change) apply() error {
 		return c.revoke(k)
 	case kernel.SignIn:
 		return c.signIn(k)
+	case kernel.Touch:
+		return c.seen(k)
 	case kernel.SignOut:
 		return c.signOut(k)
 	case kernel.PurgeAudit:

@@ -185,7 +185,7 @@ func DoneAt(row kernel.Row) (time.Time, bool) {
 	case *kernel.Missed:
 		return row.To, true
 	case *kernel.Session:
-		return row.Until.Add(-kernel.KeepHistory), true
+		return row.End().Add(-kernel.KeepHistory), true
 	case *kernel.Token:
 		return row.Until, !row.Until.IsZero()
 	case *kernel.Definition:

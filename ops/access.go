@@ -3,14 +3,11 @@ package ops
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -25,8 +22,7 @@ var ErrNotKnown = kernel.Refuse(jobs.Forbidden, "the token is unknown, expired o
 
 const (
 	tokenPrefix = "carillon_"
-	maxToken    = 300 // bytes: longer texts are not tokens
-	sessionLife = 12 * time.Hour
+	maxToken    = 300 // bytes: longer texts are neither tokens nor cookies
 )
 
 // Authenticate returns the holder of a token. Tokens of workers and clients have no role here: they connect to the bus,
@@ -37,66 +33,6 @@ func (o *Ops) Authenticate(ctx context.Context, token string) (Who, error) {
 		return Who{}, err
 	}
 	return whoOf(t), nil
-}
-
-// SignIn starts a session for a browser, with a secret of its own. It ends after 12 hours, with its token, or by
-// SignOut. A token without a role here is refused like an unknown one.
-func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until time.Time, err error) {
-	t, err := o.holder(ctx, token)
-	if err != nil {
-		return "", time.Time{}, err
-	}
-	who := whoOf(t)
-	if who.Role == NoRole {
-		return "", time.Time{}, ErrNotKnown
-	}
-	secret := rand.Text()
-	until = o.Now().Add(sessionLife)
-	if !t.Until.IsZero() && t.Until.Before(until) {
-		until = t.Until
-	}
-	session := kernel.Session{Tenant: t.Tenant, ID: sessionID(secret), Token: t.ID, Until: until}
-	if _, err := o.apply(ctx, who, kernel.SignIn{Session: session}); err != nil {
-		if errors.Is(err, jobs.NotFound) { // the token was revoked meanwhile
-			err = ErrNotKnown
-		}
-		return "", time.Time{}, err
-	}
-	return string(t.Tenant) + "." + secret, until, nil
-}
-
-// SignedIn returns the holder of a session cookie.
-func (o *Ops) SignedIn(ctx context.Context, cookie string) (Who, error) {
-	session, err := o.session(ctx, cookie)
-	if err != nil {
-		return Who{}, err
-	}
-	t, err := o.store.Token(ctx, session.Tenant, session.Token)
-	switch {
-	case errors.Is(err, jobs.NotFound):
-		return Who{}, ErrNotKnown
-	case err != nil:
-		return Who{}, err
-	case !t.Live(o.Now()):
-		return Who{}, ErrNotKnown
-	}
-	return whoOf(t), nil
-}
-
-// SignOut ends a session. Ending it again changes nothing.
-func (o *Ops) SignOut(ctx context.Context, cookie string) error {
-	who, err := o.SignedIn(ctx, cookie)
-	if errors.Is(err, jobs.Forbidden) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	_, secret := cutCookie(cookie)
-	if _, err = o.apply(ctx, who, kernel.SignOut{ID: sessionID(secret)}); errors.Is(err, jobs.NotFound) {
-		return nil
-	}
-	return err
 }
 
 // Admit returns as whom the holder of a worker or client token may use the bus. The client chooses the name. app is the
@@ -166,26 +102,9 @@ func (o *Ops) unknown(ctx context.Context, missing bool) error {
 	return ErrNotKnown
 }
 
-func (o *Ops) session(ctx context.Context, cookie string) (*kernel.Session, error) {
-	tenant, secret := cutCookie(cookie)
-	if len(cookie) > maxToken || kernel.CheckName("tenant", string(tenant)) != nil {
-		return nil, ErrNotKnown
-	}
-	s, err := o.store.Session(ctx, tenant, sessionID(secret))
-	switch {
-	case errors.Is(err, jobs.NotFound):
-		return nil, o.unknown(ctx, true)
-	case err != nil:
-		return nil, err
-	case !s.Until.After(o.Now()):
-		return nil, ErrNotKnown
-	}
-	return s, nil
-}
-
 func whoOf(t *kernel.Token) Who {
 	role, _ := ParseRole(t.Role) // NoRole for one of the bus
-	who := Who{Tenant: t.Tenant, Actor: "person:" + t.Name, Role: role}
+	who := Who{Tenant: t.Tenant, Actor: kernel.PersonPrefix + t.Name, Role: role}
 	if t.Role == kernel.RoleWorker {
 		who.Worker, who.App = true, t.App
 	}
@@ -206,15 +125,4 @@ func cutToken(text string) (tenant jobs.Tenant, id, secret string, ok bool) {
 	tenant, id = jobs.Tenant(rest[:i]), rest[i+1:]
 	// What cannot be an ID is not looked up: a database would return an error instead of no row.
 	return tenant, id, secret, kernel.Revoke{ID: id}.Check() == nil && kernel.CheckName("tenant", string(tenant)) == nil
-}
-
-// cutCookie parses a cookie; the tenant's name may contain dots.
-func cutCookie(cookie string) (tenant jobs.Tenant, secret string) {
-	i := strings.LastIndexByte(cookie, '.')
-	return jobs.Tenant(cookie[:max(i, 0)]), cookie[i+1:]
-}
-
-func sessionID(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
 }

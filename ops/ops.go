@@ -54,6 +54,8 @@ type Config struct {
 	// CheckHTTP validates the HTTP requests of a job. It returns the place of an error (such as request[1].url, "" =
 	// all of it) and the error; nil means that they are not checked before they run.
 	CheckHTTP func(app string, http []byte) (place string, err error)
+	// Sessions are when sessions of browsers end.
+	Sessions SessionLimits
 	// Logger gets the changes that the audit does not have; nil means discard.
 	Logger *slog.Logger
 	// Now is the clock for due times on pages; nil means time.Now.
@@ -82,12 +84,13 @@ type Ops struct {
 	seen          lately[[]Attention]
 	ahead         forecasts
 	forecastWork  time.Duration
+	sessions      SessionLimits
 	now           func() time.Time
 }
 
 // New returns the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, now: c.Now, authenticates: c.Authenticates}
+	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, sessions: c.Sessions.orDefault(), now: c.Now, authenticates: c.Authenticates}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}
@@ -113,6 +116,7 @@ type Who struct {
 	Reason string      // the caller's text; recorded with the change
 	Role   Role        // the caller's role: checked where requests arrive, by the rule of each route
 	Worker bool        // it has a worker's token: it may only run jobs
+	Choice bool        // a session that may be switched to other tenants
 	App    string      // of a worker: the only worker group that it may serve; "" = any
 }
 

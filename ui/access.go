@@ -13,12 +13,13 @@ import (
 // accessPage is the tokens and roles.
 type accessPage struct {
 	visitor
-	Tokens []tokenRow
-	Roles  []roleChoice
-	Form   tokenForm
-	Made   *madeToken
-	Fault  string
-	Open   bool // the server requires no authentication
+	Tokens   []tokenRow
+	Sessions []ops.SessionInfo
+	Roles    []roleChoice
+	Form     tokenForm
+	Made     *madeToken
+	Fault    string
+	Open     bool // the server requires no authentication
 }
 
 // tokenRow is a token in the list.
@@ -58,6 +59,9 @@ func (u *UI) accessAnswer(r *http.Request, v visitor, add func(*accessPage)) (an
 		return answer{}, err
 	}
 	p := accessPage{visitor: v, Roles: roleChoices, Form: tokenForm{Role: kernel.RoleViewer, Days: "90"}, Open: u.open}
+	if p.Sessions, err = u.ops.Sessions(r.Context(), v.Who); err != nil {
+		return answer{}, err
+	}
 	for _, t := range list {
 		p.Tokens = append(p.Tokens, tokenRow{t, !t.Live(u.ops.Now())})
 	}

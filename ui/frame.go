@@ -33,13 +33,14 @@ type handler func(*http.Request, visitor) (answer, error)
 
 // answer is a page, or a redirect.
 type answer struct {
-	page   string // its template
-	title  string // "" on the overview
-	data   any
-	status int                       // 0 = 200
-	next   string                    // redirect to this path in this site; see goTo
-	write  func(http.ResponseWriter) // or: the response without a page, such as a file
-	cookie *http.Cookie              // for the browser
+	page    string // its template
+	title   string // "" on the overview
+	data    any
+	status  int                       // 0 = 200
+	next    string                    // redirect to this path in this site; see goTo
+	write   func(http.ResponseWriter) // or: the response without a page, such as a file
+	away    string                    // redirect to this URL of the identity provider
+	cookies []*http.Cookie            // for the browser
 }
 
 // goTo redirects after a change. did is a key of toasts, or "".
@@ -59,7 +60,7 @@ func withDid(path, did string) string {
 // toasts are the messages after a change, by the key in the URL.
 var toasts = map[string]string{
 	"paused": "Paused.", "drained": "Drained: current runs finish, and no new ones start.", "resumed": "Resumed.", "backfilled": "Runs created.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.", "deleting": "The tenant is being deleted.",
-	"follows": "The setting follows the code again.", "debug": "Debug mode changed.", "transfer": "Leadership transferred.", "revoked": "Token revoked.", "settings": "Settings saved.", "purged": "Purge started.",
+	"follows": "The setting follows the code again.", "debug": "Debug mode changed.", "transfer": "Leadership transferred.", "revoked": "Token revoked.", "ended": "Session ended.", "settings": "Settings saved.", "purged": "Purge started.",
 }
 
 // route authenticates a request, checks the role, and calls do.
@@ -103,14 +104,16 @@ func (u *UI) checked(do handler) func(http.ResponseWriter, *http.Request, visito
 			return
 		}
 		a, err := do(r, v)
-		if a.cookie != nil {
-			http.SetCookie(w, a.cookie)
+		for _, c := range a.cookies {
+			http.SetCookie(w, c)
 		}
 		switch {
 		case err != nil:
 			u.fail(w, r, v, err)
 		case a.write != nil:
 			a.write(w)
+		case a.away != "":
+			http.Redirect(w, r, a.away, http.StatusSeeOther)
 		case a.next != "":
 			http.Redirect(w, r, u.base+a.next, http.StatusSeeOther)
 		default:

@@ -23,8 +23,10 @@ type Access interface {
 
 // loginPage is the form for a token.
 type loginPage struct {
-	Next  string // where to redirect
-	Fault string
+	Next     string // where to redirect
+	Fault    string // of the token
+	Refused  string // why the sign-in at the provider failed
+	Provider *providerView
 }
 
 func (u *UI) login(r *http.Request, _ visitor) (answer, error) {
@@ -32,7 +34,7 @@ func (u *UI) login(r *http.Request, _ visitor) (answer, error) {
 	if u.access == nil {
 		return answer{next: next}, nil // the server requires no authentication
 	}
-	return answer{page: "login", title: "Sign in", data: loginPage{Next: next}}, nil
+	return answer{page: "login", title: "Sign in", data: loginPage{Next: next, Provider: u.provider()}}, nil
 }
 
 // signIn starts a session for a token.
@@ -45,25 +47,32 @@ func (u *UI) signIn(r *http.Request, _ visitor) (answer, error) {
 	switch {
 	case errors.Is(err, jobs.Forbidden):
 		return answer{page: "login", title: "Sign in", status: http.StatusUnauthorized,
-			data: loginPage{Next: next, Fault: "Invalid or expired token. Worker and client tokens cannot sign in here."}}, nil
+			data: loginPage{Next: next, Provider: u.provider(), Fault: "Invalid or expired token. Worker and client tokens cannot sign in here."}}, nil
 	case errors.Is(err, jobs.Exhausted):
 		return answer{page: "login", title: "Sign in", status: http.StatusTooManyRequests,
-			data: loginPage{Next: next, Fault: "Too many sign-in attempts with this token or from this address. Try again in a minute."}}, nil
+			data: loginPage{Next: next, Provider: u.provider(), Fault: "Too many sign-in attempts with this token or from this address. Try again in a minute."}}, nil
 	case err != nil:
 		return answer{}, err
 	}
-	return answer{next: next, cookie: u.access.Cookie(r, value, until)}, nil
+	return answer{next: next, cookies: []*http.Cookie{u.access.Cookie(r, value, until)}}, nil
 }
 
-// signOut ends the session, if there is one.
+// signOut ends the session, if there is one, and that at the identity provider if it began there.
 func (u *UI) signOut(r *http.Request, _ visitor) (answer, error) {
 	if u.access == nil {
 		return answer{next: "/"}, nil
 	}
-	if session := u.access.Session(r); session != "" {
-		if err := u.ops.SignOut(r.Context(), session); err != nil {
+	a := answer{next: "/login", cookies: []*http.Cookie{u.access.Cookie(r, "", time.Time{})}}
+	if cookie := u.access.Session(r); cookie != "" {
+		s, _ := u.ops.Session(r.Context(), cookie) // an ended one has nothing left to end
+		if err := u.ops.SignOut(r.Context(), cookie); err != nil {
 			return answer{}, err
 		}
+		if s != nil && s.Token == "" && u.signInAt != nil {
+			if to := u.signInAt.End(); to != "" {
+				a.next, a.away = "", to
+			}
+		}
 	}
-	return answer{next: "/login", cookie: u.access.Cookie(r, "", time.Time{})}, nil
+	return a, nil
 }

@@ -54,6 +54,8 @@ type Config struct {
 	Admit func(ops.Who) error
 	// Access lets users sign in, and then Who may be left out; nil disables signing in.
 	Access Access
+	// SignIn lets users sign in at an identity provider, beside tokens; nil disables it. Not without Access.
+	SignIn SignIn
 	// Notice is a sentence at the top of every page, or "".
 	Notice string
 	// Bus is the NATS address in code to copy; "" = the default port.
@@ -71,7 +73,8 @@ type UI struct {
 	who       func(*http.Request) (ops.Who, error)
 	admit     func(ops.Who) error
 	access    Access
-	open      bool // the server requires no authentication
+	signInAt  SignIn // nil = there is no identity provider
+	open      bool   // the server requires no authentication
 	notice    string
 	bus       string
 	about     About
@@ -89,7 +92,7 @@ type UI struct {
 
 // New returns the dashboard.
 func New(c Config) *UI {
-	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, admit: c.Admit, access: c.Access, notice: c.Notice, bus: c.Bus, about: c.About, log: c.Logger}
+	u := &UI{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, admit: c.Admit, access: c.Access, signInAt: c.SignIn, notice: c.Notice, bus: c.Bus, about: c.About, log: c.Logger}
 	if u.who == nil && c.Access != nil {
 		u.who = c.Access.Who
 	}
@@ -110,6 +113,8 @@ func New(c Config) *UI {
 	mux.HandleFunc("POST /theme", u.theme)
 	mux.HandleFunc("GET /login", u.anyone(u.login))
 	mux.HandleFunc("POST /login", u.anyone(u.signIn))
+	mux.HandleFunc("GET /login/provider", u.anyone(u.leave))
+	mux.HandleFunc("GET /login/callback", u.anyone(u.arrive))
 	mux.HandleFunc("POST /logout", u.anyone(u.signOut))
 	for _, r := range []struct {
 		pattern string
@@ -188,6 +193,9 @@ func New(c Config) *UI {
 		{"POST /tenants", ops.Admin, u.createTenant},
 		{"GET /tenants/{name}", ops.Admin, u.tenant},
 		{"POST /tenants/{name}", ops.Admin, u.changeTenant},
+		{"POST /sessions/{id}/end", ops.Admin, u.endSession},
+		{"GET /session", ops.Viewer, u.session},
+		{"POST /session", ops.Viewer, u.switchTenant},
 		{"GET /audit", ops.Admin, u.audit},
 		{"GET /", ops.Viewer, func(*http.Request, visitor) (answer, error) {
 			return answer{}, kernel.Refuse(jobs.NotFound, "page not found")
@@ -196,7 +204,7 @@ func New(c Config) *UI {
 		mux.HandleFunc(r.pattern, u.route(r.need, r.do))
 	}
 	u.mux = mux
-	u.Handler = headers(http.NewCrossOriginProtection().Handler(mux))
+	u.Handler = u.headers(http.NewCrossOriginProtection().Handler(mux))
 	return u
 }
 
@@ -226,16 +234,25 @@ func (u *UI) Route(r *http.Request) string {
 	return pattern
 }
 
-func headers(next http.Handler) http.Handler {
+func (u *UI) headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
-		h.Set("Content-Security-Policy", policy)
+		h.Set("Content-Security-Policy", u.policy())
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r)
 	})
+}
+
+// policy returns the policy of all pages. The form that signs out may lead to the identity provider: browsers check
+// redirects, too.
+func (u *UI) policy() string {
+	if u.signInAt != nil {
+		return strings.Replace(policy, "form-action 'self'", "form-action 'self' "+strings.Join(u.signInAt.Origins(), " "), 1)
+	}
+	return policy
 }
 
 // staticFiles serves files that never change under their path, so browsers may cache them.

@@ -77,6 +77,9 @@ type config struct {
 
 	Limits limitsConfig
 
+	Sessions ops.SessionLimits
+	SignIn   signInConfig
+
 	RetainBytes int64         // disk space of finished runs and log lines
 	KeepCounts  time.Duration // retention of counts of runs
 
@@ -542,6 +545,12 @@ func (c *config) readNode(path, prefix string, node *yaml.Node) {
 		switch {
 		case isSetting && v.Kind == yaml.ScalarNode && v.Tag != "!!null":
 			c.values[key] = value{v.Value, fmt.Sprintf("%s:%d", path, v.Line)}
+		case isSetting && isList(key) && v.Kind == yaml.SequenceNode:
+			text, err := listText(v)
+			if err != nil {
+				c.wrong("%s:%d: %s: %v", path, v.Line, key, err)
+			}
+			c.values[key] = value{text, fmt.Sprintf("%s:%d", path, v.Line)}
 		case isSetting:
 			c.wrong("%s:%d: %s needs one value", path, name.Line, key)
 		case isSection && v.Tag == "!!null": // a section in which everything is commented out

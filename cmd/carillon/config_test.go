@@ -5,13 +5,16 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // load reads a configuration as a command would.
@@ -69,6 +72,31 @@ func TestSchedulerSettings(t *testing.T) {
 	}
 }
 
+// Rules are a list in the file, and the same list as text in the environment; sign-in requires authentication.
+func TestSignInSettings(t *testing.T) {
+	file := "sign-in:\n  issuer: https://login.example.com\n  client-id: carillon\n  rules:\n    # people\n    - {group: admins, role: admin}\n" +
+		"    - group: 'the: finance'\n      tenant: finance\n      role: viewer\n"
+	c, err := load(t, file, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []embed.SignInRule{{Group: "admins", Role: "admin"}, {Group: "the: finance", Tenant: "finance", Role: "viewer"}}; !slices.Equal(c.SignIn.Rules, want) {
+		t.Errorf("%+v", c.SignIn.Rules)
+	}
+	if !c.authenticates() || c.Sessions != (ops.SessionLimits{Idle: time.Hour, Longest: 12 * time.Hour}) {
+		t.Errorf("authenticates %v, %+v", c.authenticates(), c.Sessions)
+	}
+	printed := c.print(false)
+	again, err := load(t, printed, nil)
+	if err != nil || !slices.Equal(again.SignIn.Rules, c.SignIn.Rules) {
+		t.Errorf("printed as %s: %+v (%v)", printed, again.SignIn.Rules, err)
+	}
+	env, err := load(t, file, []string{"CARILLON_SIGN_IN_RULES=[{claim: email, value: a@example.com, role: operator}]"})
+	if err != nil || !slices.Equal(env.SignIn.Rules, []embed.SignInRule{{Claim: "email", Value: "a@example.com", Role: "operator"}}) {
+		t.Errorf("%+v (%v)", env.SignIn.Rules, err)
+	}
+}
+
 func TestConfigRefused(t *testing.T) {
 	for _, c := range []struct {
 		name, file, env string
@@ -110,6 +138,14 @@ func TestConfigRefused(t *testing.T) {
 		{"a certificate with nats.url", "nats: {url: 'nats://127.0.0.1:4222', tls-cert: x, tls-key: y}\n", "", nil, "nats.tls-cert (from "},
 		{"a public URL with a path", "http: {url: 'https://x.example/jobs'}\n", "", nil, "http.url (from "},
 		{"a host with a port", "http: {hosts: 'a.example, b.example:80'}\n", "", nil, `"b.example:80" is not a host name`},
+		{"sign-in without rules", "sign-in: {issuer: 'https://login.example.com', client-id: c}\n", "", nil, "needs rules"},
+		{"sign-in without an issuer", "sign-in: {rules: [{group: a, role: admin}]}\n", "", nil, "sign-in.rules (from "},
+		{"sign-in without TLS", "sign-in: {issuer: 'http://login.example.com', client-id: c, rules: [{group: a, role: admin}]}\n", "", nil, "has no TLS"},
+		{"sign-in without a public URL", "http: {addr: '0.0.0.0:80', plain: true}\nsign-in: {issuer: 'https://login.example.com', client-id: c, rules: [{group: a, role: admin}]}\n", "", nil, "sign-in needs http.url"},
+		{"a rule with an unknown key", "sign-in: {rules: [{groups: a, role: admin}]}\n", "", nil, "field groups not found"},
+		{"a rule without a group", "", "CARILLON_SIGN_IN_RULES=[{role: admin}]", nil, "sign-in.rules (from CARILLON_SIGN_IN_RULES): rule 1: want a group"},
+		{"rules that are no list", "sign-in: {rules: {group: a}}\n", "", nil, "c.yaml:1: sign-in.rules needs one value"},
+		{"an idle time that is too short", "sessions: {idle: 10s}\n", "", nil, "sessions.idle and sessions.longest"},
 		{"a profiler for all", "", "", []string{"--debug-addr", "0.0.0.0:6060"}, "without authentication"},
 		{"no auth and no fence", "auth: off\nhttp: {addr: '0.0.0.0:8080', plain: true}\n", "", nil, "auth (from "},
 		{"no auth behind a proxy", "auth: off\nhttp: {url: 'https://jobs.example.com'}\n", "", nil, "http.url https://jobs.example.com is reachable"},

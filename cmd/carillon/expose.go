@@ -37,6 +37,7 @@ func (c *config) check() {
 	c.checkPair("http", c.HTTPTLS)
 	c.checkPair("nats", c.NATSTLS)
 	c.checkNames()
+	c.checkSignIn()
 	if len(c.mistakes) == 0 {
 		c.checkExposed()
 	}
@@ -176,8 +177,10 @@ func (c *config) open() (all []string) {
 	return all
 }
 
-// authenticates reports whether requests need a token.
-func (c *config) authenticates() bool { return c.Auth == "on" || c.Auth == "auto" && len(c.open()) > 0 }
+// authenticates reports whether requests need a token or a session.
+func (c *config) authenticates() bool {
+	return c.Auth == "on" || c.Auth == "auto" && (len(c.open()) > 0 || c.SignIn.Issuer != "")
+}
 
 // hosts returns the page's host names besides loopback's: from the settings, and the listen address.
 func (c *config) hosts() []string {

@@ -109,6 +109,10 @@ func (p *process) serve(ctx context.Context) (err error) {
 		Tokens: p.cfg.authenticates(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.authenticates(),
 		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RaftLog: p.cfg.RaftLog, RetainBytes: p.cfg.RetainBytes, MetricsJobs: p.cfg.MetricsJobs, KeepCounts: p.cfg.KeepCounts,
 	}
+	cfg.SessionIdle, cfg.SessionLongest = p.cfg.Sessions.Idle, p.cfg.Sessions.Longest
+	if cfg.SignIn, err = p.cfg.signIn(); err != nil {
+		return err
+	}
 	if p.cfg.mayStandBy() {
 		cfg.Server = p.server
 	}

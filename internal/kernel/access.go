@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"bytes"
-	"encoding/hex"
 	"slices"
 	"strings"
 	"time"
@@ -53,15 +52,6 @@ func (t *Token) Same(o *Token) bool {
 	return t.ID == o.ID && t.Name == o.Name && t.Role == o.Role && t.App == o.App && bytes.Equal(t.Hash, o.Hash) && t.Until.Equal(o.Until)
 }
 
-// Session is a browser that has signed in with a token. It ends with the token.
-type Session struct {
-	Tenant  jobs.Tenant
-	ID      string // SHA-256 of the cookie's secret, 64 hex digits
-	Token   string // Token.ID
-	Created time.Time
-	Until   time.Time
-}
-
 // Grant creates a token. The store sets its Tenant, By and Created. Refused as Conflict if a live token has its name,
 // or if its ID is taken.
 type Grant struct{ Token Token }
@@ -70,18 +60,9 @@ type Grant struct{ Token Token }
 // missing token changes nothing.
 type Revoke struct{ ID string }
 
-// SignIn creates a session. The store sets its Tenant and Created, and it ends with its token at the latest. Refused as
-// NotFound if the token is revoked or expired.
-type SignIn struct{ Session Session }
-
-// SignOut ends a session. Ending a missing one changes nothing.
-type SignOut struct{ ID string }
-
 // Verb returns the verb of each command.
-func (Grant) Verb() Verb   { return VerbGrant }
-func (Revoke) Verb() Verb  { return VerbRevoke }
-func (SignIn) Verb() Verb  { return VerbSignIn }
-func (SignOut) Verb() Verb { return VerbSignOut }
+func (Grant) Verb() Verb  { return VerbGrant }
+func (Revoke) Verb() Verb { return VerbRevoke }
 
 // Check validates the token.
 func (c Grant) Check() error {
@@ -89,7 +70,7 @@ func (c Grant) Check() error {
 	if err := checkTokenID(t.ID); err != nil {
 		return err
 	}
-	if t.Name == "" || len(t.Name) > 100 || !utf8.ValidString(t.Name) || strings.ContainsFunc(t.Name, unicode.IsControl) {
+	if !plainName(t.Name, 100) {
 		return Invalid("invalid token name %.120q: want 1 to 100 bytes without control characters", t.Name)
 	}
 	if !slices.Contains(Roles(), t.Role) {
@@ -112,22 +93,10 @@ func (c Grant) Check() error {
 // Check validates the ID.
 func (c Revoke) Check() error { return checkTokenID(c.ID) }
 
-// Check validates the session.
-func (c SignIn) Check() error {
-	if err := checkSessionID(c.Session.ID); err != nil {
-		return err
-	}
-	if c.Session.Until.IsZero() {
-		return Invalid("a session needs an end")
-	}
-	if err := checkTime("end of the session", c.Session.Until); err != nil {
-		return err
-	}
-	return checkTokenID(c.Session.Token)
+// plainName reports whether a text has 1 to most bytes of UTF-8 and no control characters.
+func plainName(text string, most int) bool {
+	return text != "" && len(text) <= most && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
-
-// Check validates the ID.
-func (c SignOut) Check() error { return checkSessionID(c.ID) }
 
 func checkTokenID(id string) error {
 	if len(id) != TokenIDLen || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
@@ -136,24 +105,11 @@ func checkTokenID(id string) error {
 	return nil
 }
 
-func checkSessionID(id string) error {
-	if _, err := hex.DecodeString(id); err != nil || len(id) != 64 || id != strings.ToLower(id) {
-		return Invalid("invalid session id %.80q: want a SHA-256 of 64 lower-case hex digits", id)
-	}
-	return nil
-}
-
 // TokenRef returns the reference of a token.
 func TokenRef(t jobs.Tenant, id string) Ref { return Ref{Kind: RowToken, Tenant: t, Name: id} }
 
-// SessionRef returns the reference of a session.
-func SessionRef(t jobs.Tenant, id string) Ref { return Ref{Kind: RowSession, Tenant: t, Name: id} }
-
 // Ref returns the reference of the token.
 func (t *Token) Ref() Ref { return TokenRef(t.Tenant, t.ID) }
-
-// Ref returns the reference of the session.
-func (s *Session) Ref() Ref { return SessionRef(s.Tenant, s.ID) }
 
 // TokenName returns the unique key that reserves a token's name; it expires with the token.
 func TokenName(name string) string { return "token/" + name }
@@ -171,12 +127,4 @@ func wireToken(c *coder, t *Token) {
 	text(c, &t.By)
 	c.time(&t.Created)
 	c.time(&t.Until)
-}
-
-func wireSession(c *coder, s *Session) {
-	text(c, &s.Tenant)
-	text(c, &s.ID)
-	text(c, &s.Token)
-	c.time(&s.Created)
-	c.time(&s.Until)
 }

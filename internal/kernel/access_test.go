@@ -50,7 +50,7 @@ func TestAccessChecksItself(t *testing.T) {
 		{"session that is a secret", sessions(func(s *Session) { s.ID = "secret" }), "session id"},
 		{"session in capitals", sessions(func(s *Session) { s.ID = strings.ToUpper(s.ID) }), "session id"},
 		{"session without an end", sessions(func(s *Session) { s.Until = time.Time{} }), "end"},
-		{"session by nothing", sessions(func(s *Session) { s.Token = "" }), "token id"},
+		{"session by nothing", sessions(func(s *Session) { s.Token = "" }), "subject"},
 		{"sign out without a session", SignOut{}, "session id"},
 		{"delete nothing", Delete{}, "job key"},
 		{"trim runs", PurgeAudit{Refs: []Ref{{Kind: RowRun}}}, "runs are not purged"},

@@ -64,8 +64,11 @@ const MaxAudits = 10_000
 // weeks, so that any month can be shown, and each day beside the same weekday of the four weeks before it.
 const KeepHistory = 35 * 24 * time.Hour
 
+// PersonPrefix begins the actor of a person.
+const PersonPrefix = "person:"
+
 // IsPerson reports whether an actor is a person, by whatever interface.
-func IsPerson(actor string) bool { return strings.HasPrefix(actor, "person:") }
+func IsPerson(actor string) bool { return strings.HasPrefix(actor, PersonPrefix) }
 
 // Delete deletes a definition. Live runs keep their terms and finish; its ledger and its counts stay for KeepHistory.
 // Running workers that serve it do not register it again, but one that starts does, as a new job under the same key.

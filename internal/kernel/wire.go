@@ -164,6 +164,8 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, r *Revoke) { text(c, &r.ID) })
 	case VerbSignIn:
 		wireValue(c, v, func(c *coder, s *SignIn) { c.row(func(c *coder) { wireSession(c, &s.Session) }) })
+	case VerbTouch:
+		wireValue(c, v, func(c *coder, k *Touch) { text(c, &k.ID) })
 	case VerbSignOut:
 		wireValue(c, v, func(c *coder, s *SignOut) { text(c, &s.ID) })
 	case VerbPurgeAudit:

@@ -26,7 +26,7 @@ func commands(seed uint64) []Command {
 		filled[Fire](seed), filled[Release](seed), filled[Start](seed), filled[Unstart](seed), filled[Finish](seed), filled[Returned](seed),
 		filled[Checkpoint](seed), filled[Expire](seed), filled[Cancel](seed), filled[Configure](seed), filled[Lead](seed),
 		filled[Refresh](seed), filled[Forget](seed), filled[Hand](seed), filled[Delete](seed), filled[Grant](seed),
-		filled[Revoke](seed), filled[SignIn](seed), filled[SignOut](seed), filled[PurgeAudit](seed),
+		filled[Revoke](seed), filled[SignIn](seed), filled[SignOut](seed), filled[Touch](seed), filled[PurgeAudit](seed),
 		filled[Invite](seed), filled[Join](seed), filled[Members](seed), filled[Expand](seed),
 		filled[SetCalendar](seed), filled[DropCalendar](seed),
 		filled[Drain](seed), filled[Mark](seed),

@@ -70,6 +70,7 @@ func TestAuthority(t *testing.T) {
 		{kernel.Revoke{}, ""},
 		{kernel.SignIn{}, ""},
 		{kernel.SignOut{}, ""},
+		{kernel.Touch{}, ""},
 		{kernel.PurgeAudit{}, ""},
 		{kernel.Invite{}, ""},
 		{kernel.Join{}, ""},
@@ -96,7 +97,7 @@ func TestReadAuthority(t *testing.T) {
 	for v, may := range map[verb]string{
 		askDefinition: "worker client", askRun: "worker client", askDefinitions: "client", askRuns: "client",
 		askLedger: "client", askCounts: "client", askGlobal: "client", 99: "",
-		askToken: "", askTokens: "", askSession: "", askAudits: "",
+		askToken: "", askTokens: "", askSession: "", askSessions: "", askAudits: "",
 	} {
 		for _, from := range []bus.Principal{node, worker, client, {Role: "stranger"}} {
 			allowed := from.Role == bus.Node || strings.Contains(may, string(from.Role))

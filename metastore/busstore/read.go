@@ -136,6 +136,11 @@ func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Ca
 	return every[*kernel.Calendar](ctx, s, askCalendars, tenant)
 }
 
+// Sessions lists the sessions of a tenant, in as many answers as it takes.
+func (s *store) Sessions(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Session, error) {
+	return every[*kernel.Session](ctx, s, askSessions, tenant)
+}
+
 // every reads a list in as many answers as it takes.
 func every[R kernel.Row](ctx context.Context, s *store, v verb, tenant jobs.Tenant) (all []R, _ error) {
 	for {

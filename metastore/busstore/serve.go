@@ -323,6 +323,12 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 	case askSession:
 		found, err := s.store.Session(ctx, q.Tenant, q.Name)
 		return single(found, err, s.limit)
+	case askSessions:
+		rows, err := s.store.Sessions(ctx, q.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askHistory:
 		h, err := s.store.History(ctx, q.Tenant, q.ID)
 		return single(h, err, s.limit)

@@ -37,10 +37,11 @@ const (
 	askCalendars   verb = 14
 	askBrief       verb = 15 // askApply, answered with receipts
 	askTenants     verb = 16
+	askSessions    verb = 17
 )
 
 var verbNames = [...]string{"", "apply", "definition", "definitions", "run", "runs", "ledger", "counts", "global",
-	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants"}
+	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants", "sessions"}
 
 func (v verb) String() string {
 	if int(v) < len(verbNames) {

@@ -49,6 +49,22 @@ func (e *Engine) Session(_ context.Context, tenant jobs.Tenant, id string) (*ker
 	return nil, kernel.Refuse(jobs.NotFound, "there is no such session")
 }
 
+// Sessions lists the sessions of a tenant, newest first.
+func (e *Engine) Sessions(_ context.Context, tenant jobs.Tenant) ([]*kernel.Session, error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	s := e.rows.spaces[tenant]
+	if s == nil {
+		return nil, nil
+	}
+	list := make([]*kernel.Session, 0, len(s.sessions))
+	for _, found := range s.sessions {
+		list = append(list, found.row)
+	}
+	slices.SortFunc(list, func(a, b *kernel.Session) int { return cmp.Or(b.Created.Compare(a.Created), cmp.Compare(a.ID, b.ID)) })
+	return list, nil
+}
+
 // History is a job's former policies.
 func (e *Engine) History(_ context.Context, tenant jobs.Tenant, job jobs.ID) (*kernel.History, error) {
 	e.mu.RLock()

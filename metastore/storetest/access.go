@@ -33,9 +33,28 @@ func (tl *telling) access(w words) kernel.Command {
 	case "revoke":
 		return kernel.Revoke{ID: w.name(0)}
 	case "signin":
-		return kernel.SignIn{Session: kernel.Session{ID: sessionID(w.name(0)), Token: w.name(1), Until: tl.at(w.take("until"))}}
+		return tl.signIn(w)
+	case "touch":
+		return kernel.Touch{ID: sessionID(w.name(0))}
 	}
 	return kernel.SignOut{ID: sessionID(w.name(0))}
+}
+
+func (tl *telling) signIn(w words) kernel.SignIn {
+	s := kernel.Session{ID: sessionID(w.name(0)), Until: tl.at(w.take("until"))}
+	if idle := w.take("idle"); idle != "" {
+		s.Idle = tl.duration(idle)
+	}
+	if len(w.names) > 1 {
+		s.Token = w.name(1)
+		return kernel.SignIn{Session: s}
+	}
+	s.Person = kernel.Person{Subject: w.take("subject"), Name: w.take("name"), Email: w.take("email")}
+	for one := range strings.SplitSeq(w.take("rights"), ",") {
+		tenant, role, _ := strings.Cut(one, ":")
+		s.Rights = append(s.Rights, kernel.Rights{Tenant: jobs.Tenant(tenant), Role: role})
+	}
+	return kernel.SignIn{Session: s}
 }
 
 // trim names the rows that the leader sees as history before a time, or all that will ever be history.
@@ -117,7 +136,29 @@ func showSession(tl *telling, w words) string {
 	if err != nil {
 		return refusedRead(err)
 	}
-	return fmt.Sprintf("session by token %s, until %s", s.Token, since(s.Until))
+	return session(s)
+}
+
+func session(s *kernel.Session) string {
+	p := phrase{"session by token " + s.Token}
+	if s.Token == "" {
+		p = phrase{fmt.Sprintf("session of %s, %s", s.Person.Subject, s.Person.Actor())}
+		for _, r := range s.Rights {
+			p.add(true, "%s in %s", r.Role, r.Tenant)
+		}
+	}
+	p.time("seen", s.Seen)
+	p.time("until", s.Until)
+	p.add(s.Idle > 0, "at the latest %s", since(s.End()))
+	return strings.Join(p, ", ")
+}
+
+func showSessions(tl *telling, w words) string {
+	list, err := tl.h.Store.Sessions(tl.t.Context(), tenantOf(w))
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(list, session)
 }
 
 func showAudits(tl *telling, w words) string {

@@ -33,7 +33,8 @@ import (
 //	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision] [bundle=b]
 //	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
-//	signin SESSION ID until=+1h     signout SESSION     trim before=+1h [all]
+//	signin SESSION ID until=+1h [idle=10m]     touch SESSION     signout SESSION     trim before=+1h [all]
+//	signin SESSION until=+1h subject=s [name=n] [email=e] rights=TENANT:role,TENANT:role [idle=10m]
 //	drain WORKER [off]     mark KEY stopped|served     finalize VERSION
 //	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision] [bundle=b] [takeover]
 //	tenant NAME [create] [title=...] [jobs=n] [waiting=n] [workers=n] [starts=10/s] [bytes=n]
@@ -251,7 +252,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return tl.expand(tenant, w)
 	case "delete":
 		return kernel.Delete{Key: key, IfRevision: uint64(tl.number(w.take("if"))), Bundle: w.take("bundle")}
-	case "grant", "revoke", "signin", "signout":
+	case "grant", "revoke", "signin", "touch", "signout":
 		return tl.access(w)
 	case "calendar":
 		k := kernel.SetCalendar{Name: w.name(0), Zone: w.take("zone"), Description: w.take("description"), IfRevision: uint64(tl.number(w.take("if"))),

@@ -398,8 +398,15 @@ func (f *fate) keeper(e *kernel.Envelope, d *kernel.Definition, s *scene) kernel
 	case 4:
 		return kernel.Revoke{ID: id}
 	case 5:
-		return kernel.SignIn{Session: kernel.Session{ID: sessionID(fmt.Sprint(f.IntN(3))), Token: id, Until: s.now.Add(f.span(10 * time.Minute))}}
+		session := kernel.Session{ID: sessionID(fmt.Sprint(f.IntN(3))), Token: id, Until: s.now.Add(f.span(10 * time.Minute)), Idle: f.span(5 * time.Minute)}
+		if f.rarely(2) {
+			session.Token, session.Person, session.Rights = "", kernel.Person{Subject: id}, []kernel.Rights{{Tenant: e.Tenant, Role: kernel.RoleViewer}}
+		}
+		return kernel.SignIn{Session: session}
 	case 6:
+		if f.rarely(2) {
+			return kernel.Touch{ID: sessionID(fmt.Sprint(f.IntN(3)))}
+		}
 		return kernel.SignOut{ID: sessionID(fmt.Sprint(f.IntN(3)))}
 	case 7:
 		return kernel.Configure{MaxJobs: new(f.IntN(10))}

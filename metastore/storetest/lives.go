@@ -228,6 +228,10 @@ func dump(t *testing.T, h Harness) []string {
 		for _, k := range tokens {
 			note("token", *k, err)
 		}
+		sessions, err := h.Store.Sessions(ctx, tenant)
+		for _, s := range sessions {
+			note("session", *s, err)
+		}
 		for i := range 3 {
 			s, err := h.Store.Session(ctx, tenant, sessionID(fmt.Sprint(i)))
 			note("session", s, without(err, jobs.NotFound))

@@ -27,6 +27,7 @@ import (
 //	unserved             gates with a free slot and a waiter
 //	lapsed               expired unique keys
 //	tokens               all tokens         session SESSION      a session
+//	sessions             those of the tenant
 //	calendars            those of the tenant
 //	audits [target=] [by=] [before=n] [since=n] [limit=n]  the audits
 //	versions KEY         the job's former versions
@@ -36,7 +37,7 @@ func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
 		"changes": showChanges, "waking": showWaking, "ready": showReady, "backlog": showBacklog, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
-		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
+		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "sessions": showSessions, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
 	}[verb]
 }
 

@@ -1,0 +1,121 @@
+package ops_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/ops"
+)
+
+var annLee = ops.Identity{Person: kernel.Person{Subject: "u-17", Name: "Ann Lee", Email: "ann@example.com"},
+	Rights: []kernel.Rights{{Tenant: "default", Role: kernel.RoleOperator}, {Tenant: "other", Role: kernel.RoleAdmin}}}
+
+func (d *fixture) in(cookie string, use bool) ops.Who {
+	d.t.Helper()
+	ask := d.SignedIn
+	if use {
+		ask = d.InUse
+	}
+	who, err := ask(d.t.Context(), cookie)
+	if err != nil && !errors.Is(err, jobs.Forbidden) {
+		d.t.Fatal(err)
+	}
+	return who
+}
+
+// A session of a person has an identity and rights of its own, is of one tenant at a time, and its actor is in the audit.
+func TestSessionsOfPeople(t *testing.T) {
+	d := newFixture(t)
+	cookie, until, err := d.SignInAs(t.Context(), annLee)
+	if err != nil || !until.Equal(d.now.Add(12*time.Hour)) {
+		t.Fatal(until, err)
+	}
+	if who := d.in(cookie, false); who != (ops.Who{Tenant: "default", Actor: "person:Ann Lee", Role: ops.Operator, Choice: true}) {
+		t.Errorf("%+v", who)
+	}
+	list, err := d.Sessions(t.Context(), root)
+	if err != nil || len(list) != 1 || list[0].Actor != "person:Ann Lee" || list[0].Role != "operator" {
+		t.Errorf("%+v (%v)", list, err)
+	}
+	if _, _, err := d.Switch(t.Context(), cookie, "third"); !errors.Is(err, jobs.Forbidden) {
+		t.Errorf("a tenant without rights: %v", err)
+	}
+	d.now = d.now.Add(time.Minute)
+	other, later, err := d.Switch(t.Context(), cookie, "other")
+	if err != nil || !later.Equal(until) {
+		t.Errorf("the session in another tenant lasts until %v, want %v (%v)", later, until, err)
+	}
+	if who := d.in(cookie, false); who != (ops.Who{}) {
+		t.Errorf("the first session goes on: %+v", who)
+	}
+	if who := d.in(other, false); who.Tenant != "other" || who.Role != ops.Admin {
+		t.Errorf("%+v", who)
+	}
+	audits, err := d.Audits(t.Context(), root, metastore.AuditQuery{Limit: 10})
+	if err != nil || len(audits) < 2 || audits[0].Verb != "signout" || audits[1].Actor != "person:Ann Lee" || audits[1].Target != "session of u-17" {
+		t.Errorf("%+v (%v)", audits, err)
+	}
+	if _, _, err := d.SignInAs(t.Context(), ops.Identity{Person: annLee.Person}); err == nil {
+		t.Error("a person without rights signs in")
+	}
+	// An admin ends a session.
+	list, err = d.Sessions(t.Context(), ops.Who{Tenant: "other"})
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	if err := d.EndSession(t.Context(), ops.Who{Tenant: "other", Actor: "person:root"}, list[0].ID); err != nil || d.in(other, false) != (ops.Who{}) {
+		t.Errorf("an ended session goes on (%v)", err)
+	}
+}
+
+// Requests keep a session alive, and commit at most one change a minute for that; those that pages send by themselves do not.
+func TestSessionsAreIdle(t *testing.T) {
+	d := newFixture(t)
+	start := func() string {
+		t.Helper()
+		cookie, _, err := d.SignInAs(t.Context(), annLee)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cookie
+	}
+	used, watched := start(), start()
+	seen := func() (latest time.Time) {
+		t.Helper()
+		list, err := d.Sessions(t.Context(), root)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range list {
+			if s.Seen.After(latest) {
+				latest = s.Seen
+			}
+		}
+		return latest
+	}
+	began := seen()
+	d.now = d.now.Add(59 * time.Second)
+	if d.in(used, true); !seen().Equal(began) {
+		t.Error("a session is touched twice in a minute")
+	}
+	for range 3 {
+		d.now = d.now.Add(30 * time.Minute)
+		if d.in(used, true) == (ops.Who{}) {
+			t.Fatal("a session in use has ended")
+		}
+	}
+	if d.in(watched, false) != (ops.Who{}) {
+		t.Error("a session without a request has not ended after an hour")
+	}
+	for range 24 {
+		d.now = d.now.Add(30 * time.Minute)
+		d.in(used, true)
+	}
+	if d.in(used, true) != (ops.Who{}) {
+		t.Error("a session in use lasts longer than 12 hours")
+	}
+}
