@@ -335,6 +335,42 @@ func TestManySessions(t *testing.T) {
 	})
 }
 
+// Each route of an operator answers 403 to one whose scope has not the job, and names the scope; nothing changes.
+func TestScopeOnEveryRoute(t *testing.T) {
+	g := newGuarded(t)
+	_, text, err := ops.New(ops.Config{Store: g.store}).Grant(t.Context(), ops.Who{Actor: "person:root"},
+		ops.NewToken{Name: "limited", Role: "operator", Scope: kernel.Scope{Keys: []string{"shop.*"}, Tags: []string{"none"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.tokens["limited"] = text
+	if self := read[api.Self](t, g.as("limited", "GET", "/api/v1/whoami", "")); self.Scope == nil || !slices.Equal(self.Scope.Jobs, []string{"shop.*"}) {
+		t.Errorf("%+v", self)
+	}
+	before, n := g.snapshot(), 0
+	for _, op := range operations(t) {
+		method, path, role := op[0], op[1], op[2]
+		if role != "operator" || strings.HasPrefix(path, "/api/v1/bulk/") || strings.Contains(path, "/outbox/") { // their results have refusals; there is no outbox
+			continue
+		}
+		n++
+		body := bodies[method+" "+path]
+		url := strings.NewReplacer("{key}", "billing.charge", "{jobId}", "billing.charge", "{id}", g.run, "{name}", "w").Replace(path)
+		if method == "PUT" { // the only one
+			url += "?active=0"
+		}
+		if a := g.as("limited", method, url, body); a.StatusCode != 403 || !strings.Contains(string(a.body), "jobs shop.*, tag none") {
+			t.Errorf("%s %s: %d %s", method, path, a.StatusCode, a.body)
+		}
+	}
+	if n < 8 {
+		t.Errorf("%d routes were tried", n)
+	}
+	if after := g.snapshot(); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+}
+
 // Rows 53 and 59: what a browser keeps, and what it may do with it.
 func TestSession(t *testing.T) {
 	g := newGuarded(t)

@@ -21,13 +21,28 @@ type Token struct {
 	Name    string     `json:"name"`
 	Role    string     `json:"role" enum:"viewer,operator,admin,worker,client"`
 	App     string     `json:"app,omitempty" doc:"Of a worker token: the only worker group that it may serve."`
+	Scope   *Scope     `json:"scope,omitempty" doc:"Of an operator token: the jobs that it may act on; missing: all."`
 	By      string     `json:"by" doc:"Who created it."`
 	Created time.Time  `json:"created"`
 	Until   *time.Time `json:"until,omitempty" doc:"When it expires; missing: when it is revoked."`
 }
 
 func tokenOf(t *kernel.Token) Token {
-	return Token{ID: t.ID, Name: t.Name, Role: t.Role, App: t.App, By: t.By, Created: t.Created, Until: when(t.Until)}
+	return Token{ID: t.ID, Name: t.Name, Role: t.Role, App: t.App, Scope: scopeOf(&t.Scope), By: t.By, Created: t.Created, Until: when(t.Until)}
+}
+
+// Scope limits an operator to some jobs: those whose key matches, or whose app is named, or that have a tag.
+type Scope struct {
+	Jobs []string `json:"jobs,omitempty" maxItems:"100" doc:"Keys, or patterns such as billing.*"`
+	Apps []string `json:"apps,omitempty" maxItems:"100"`
+	Tags []string `json:"tags,omitempty" maxItems:"100"`
+}
+
+func scopeOf(s *kernel.Scope) *Scope {
+	if s == nil || s.All() {
+		return nil
+	}
+	return &Scope{s.Keys, s.Apps, s.Tags}
 }
 
 // GrantedToken is a new token with its text, which is shown once.
@@ -42,10 +57,11 @@ type tokenList struct {
 
 type grantInput struct {
 	Body struct {
-		Name string    `json:"name" minLength:"1" maxLength:"100" doc:"Name of its holder."`
-		Role string    `json:"role" enum:"viewer,operator,admin,worker,client"`
-		App  string    `json:"app,omitempty" maxLength:"200" doc:"Of a worker token: the only worker group that it may serve."`
-		For  *Duration `json:"for,omitempty" doc:"Validity. Default: until it is revoked."`
+		Name  string    `json:"name" minLength:"1" maxLength:"100" doc:"Name of its holder."`
+		Role  string    `json:"role" enum:"viewer,operator,admin,worker,client"`
+		App   string    `json:"app,omitempty" maxLength:"200" doc:"Of a worker token: the only worker group that it may serve."`
+		Scope *Scope    `json:"scope,omitempty" doc:"Of an operator token: the only jobs that it may act on."`
+		For   *Duration `json:"for,omitempty" doc:"Validity. Default: until it is revoked."`
 	}
 }
 
@@ -89,6 +105,7 @@ type Self struct {
 	Actor  string `json:"actor"`
 	Role   string `json:"role" enum:"none,viewer,operator,admin"`
 	Tenant string `json:"tenant"`
+	Scope  *Scope `json:"scope,omitempty" doc:"The only jobs that the caller may act on; missing: all."`
 }
 
 func (a *API) routeTokens() {
@@ -99,7 +116,7 @@ func (a *API) routeTokens() {
 			if asker.Tenant == "" {
 				asker.Tenant = jobs.DefaultTenant
 			}
-			return &struct{ Body Self }{Self{Actor: asker.Actor, Role: asker.Role.String(), Tenant: string(asker.Tenant)}}, nil
+			return &struct{ Body Self }{Self{Actor: asker.Actor, Role: asker.Role.String(), Tenant: string(asker.Tenant), Scope: scopeOf(asker.Scope)}}, nil
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "list-tokens", Method: http.MethodGet, Path: "/tokens", Tags: tags, Summary: "List tokens by name"},
 		func(ctx context.Context, _ *none) (*struct{ Body tokenList }, error) {
@@ -140,6 +157,9 @@ func (a *API) routeTokens() {
 
 func (a *API) grantToken(ctx context.Context, asker ops.Who, in *grantInput) (*struct{ Body GrantedToken }, error) {
 	want := ops.NewToken{Name: in.Body.Name, Role: in.Body.Role, App: in.Body.App}
+	if s := in.Body.Scope; s != nil {
+		want.Scope = kernel.Scope{Keys: s.Jobs, Apps: s.Apps, Tags: s.Tags}
+	}
 	if in.Body.For != nil {
 		want.For = time.Duration(*in.Body.For)
 	}

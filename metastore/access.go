@@ -69,6 +69,9 @@ func tokenFields(t *kernel.Token) fields {
 	if t.App != "" {
 		f["app"] = t.App
 	}
+	if !t.Scope.All() {
+		f["scope"] = t.Scope.String()
+	}
 	if !t.Until.IsZero() {
 		f["until"] = t.Until
 	}
@@ -148,7 +151,11 @@ func sessionFields(s *kernel.Session) fields {
 	if s.Token != "" {
 		return nil
 	}
-	f := fields{"role": s.In(s.Tenant).Role}
+	r := s.In(s.Tenant)
+	f := fields{"role": r.Role}
+	if !r.Scope.All() {
+		f["scope"] = r.Scope.String()
+	}
 	if s.Person.Name != "" {
 		f["name"] = s.Person.Name
 	}

@@ -11,7 +11,7 @@ import (
 // begins are the commands with which something begins to exist in a tenant. All others need what these have made.
 func begins(v kernel.Verb) bool {
 	switch v {
-	case kernel.VerbRegister, kernel.VerbCreate, kernel.VerbGrant, kernel.VerbConfigure, kernel.VerbSetCalendar:
+	case kernel.VerbRegister, kernel.VerbCreate, kernel.VerbGrant, kernel.VerbConfigure, kernel.VerbSetCalendar, kernel.VerbSignIn:
 		return true
 	}
 	return false

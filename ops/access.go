@@ -104,7 +104,7 @@ func (o *Ops) unknown(ctx context.Context, missing bool) error {
 
 func whoOf(t *kernel.Token) Who {
 	role, _ := ParseRole(t.Role) // NoRole for one of the bus
-	who := Who{Tenant: t.Tenant, Actor: kernel.PersonPrefix + t.Name, Role: role}
+	who := Who{Tenant: t.Tenant, Actor: kernel.PersonPrefix + t.Name, Role: role, Scope: scoped(t.Scope)}
 	if t.Role == kernel.RoleWorker {
 		who.Worker, who.App = true, t.App
 	}

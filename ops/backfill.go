@@ -41,6 +41,9 @@ type Backfilled struct {
 
 // Backfill creates runs for past due times that have none, or for all.
 func (o *Ops) Backfill(ctx context.Context, who Who, b Backfill) (Backfilled, error) {
+	if err := o.gate.permitsJob(ctx, who, who.tenant(), b.Key); err != nil { // also if there is nothing to fill
+		return Backfilled{}, err
+	}
 	if b.Request == "" {
 		b.Request = jobs.NewID(o.now()).String() // each try is the same backfill
 	}
@@ -87,7 +90,7 @@ func (b *Backfilled) made(due time.Time) {
 // fill sends the parts of a backfill, one commit each.
 func (o *Ops) fill(ctx context.Context, who Who, parts []kernel.Backfill, done *Backfilled) error {
 	for _, part := range parts {
-		r := o.store.Apply(ctx, []kernel.Envelope{o.envelope(who, part)})[0]
+		r := o.gate.commit(ctx, who, []kernel.Envelope{o.envelope(who, part)})[0]
 		if r.Err != nil {
 			return r.Err
 		}

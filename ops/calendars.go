@@ -100,6 +100,9 @@ func (o *Ops) DropCalendar(ctx context.Context, who Who, k kernel.DropCalendar) 
 	if err := k.Check(); err != nil {
 		return err
 	}
+	if err := who.unlimited(); err != nil { // also if there is no such calendar
+		return err
+	}
 	c, err := o.Calendar(ctx, who, k.Name)
 	if err != nil {
 		return err

@@ -116,8 +116,11 @@ func (o *Ops) FinalizeUpgrade(ctx context.Context, who Who) (version uint32, err
 	return kernel.ApplyVersion, err
 }
 
-// several refuses requests that need a cluster; and all tenants but the default one, since tenants share the nodes.
+// several refuses requests that need a cluster, callers with a scope, and all tenants but the default one, since tenants share the nodes.
 func (o *Ops) several(who Who) error {
+	if err := who.unlimited(); err != nil {
+		return err
+	}
 	if who.tenant() != jobs.DefaultTenant {
 		return kernel.Refuse(jobs.Forbidden, "tenant %s may not manage nodes", who.tenant())
 	}

@@ -117,7 +117,7 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 	}
 	var results []metastore.Result
 	if len(batch) > 0 {
-		results = o.store.Apply(ctx, batch)
+		results = o.gate.commit(ctx, who, batch)
 	}
 	for i, r := range results {
 		if r.Err != nil {

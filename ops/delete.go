@@ -126,16 +126,16 @@ func (o *Ops) cancelAll(ctx context.Context, who Who, d *kernel.Definition) (int
 			q.Cursor = page.Next
 		}
 	}
-	return o.send(ctx, batch)
+	return o.send(ctx, who, batch)
 }
 
 // send applies commands in parts and counts those that had an effect: concurrent requests may have been faster. If some
 // had, an error is of unknown outcome.
-func (o *Ops) send(ctx context.Context, batch []kernel.Envelope) (int, error) {
+func (o *Ops) send(ctx context.Context, who Who, batch []kernel.Envelope) (int, error) {
 	n := 0
 	for some := range slices.Chunk(batch, partCommands) {
 		var failed error
-		for _, r := range o.store.Apply(ctx, some) {
+		for _, r := range o.gate.commit(ctx, who, some) {
 			switch {
 			case r.Err == nil:
 				n++

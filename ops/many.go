@@ -179,7 +179,7 @@ func (o *Ops) ManyRuns(ctx context.Context, who Who, m ManyRuns) (Many, error) {
 		for i, run := range rows {
 			batch[i], names[i] = o.envelope(who, kernel.Cancel{ID: run.ID}), run.ID.String()
 		}
-		return done, o.applyMany(ctx, batch, names, &done)
+		return done, o.applyMany(ctx, who, batch, names, &done)
 	}
 	requests := make([]kernel.Create, len(rows))
 	for i, run := range rows {
@@ -264,15 +264,15 @@ func (o *Ops) createMany(ctx context.Context, who Who, requests []kernel.Create,
 			return err
 		}
 	}
-	return o.applyMany(ctx, batch, names, done)
+	return o.applyMany(ctx, who, batch, names, done)
 }
 
 // applyMany applies commands in parts, each for the job or run of a name.
-func (o *Ops) applyMany(ctx context.Context, batch []kernel.Envelope, names []string, done *Many) error {
+func (o *Ops) applyMany(ctx context.Context, who Who, batch []kernel.Envelope, names []string, done *Many) error {
 	for len(batch) > 0 {
 		n := part(batch)
 		var failed error
-		for i, r := range o.store.Apply(ctx, batch[:n]) {
+		for i, r := range o.gate.commit(ctx, who, batch[:n]) {
 			if r.Err == nil {
 				done.Done++
 			} else if err := done.refuse(names[i], r.Err); err != nil && failed == nil {

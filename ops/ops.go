@@ -68,7 +68,8 @@ type Config struct {
 type Ops struct {
 	dues        dues
 	closed      closed
-	store       metastore.Store
+	store       metastore.Reader
+	gate        gate
 	logs        metastore.Logs
 	live        Live
 	httpWorkers HTTPWorkers
@@ -90,7 +91,7 @@ type Ops struct {
 
 // New returns the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, sessions: c.Sessions.orDefault(), now: c.Now, authenticates: c.Authenticates}
+	o := &Ops{store: c.Store, gate: gate{c.Store}, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, sessions: c.Sessions.orDefault(), now: c.Now, authenticates: c.Authenticates}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}
@@ -111,13 +112,14 @@ func New(c Config) *Ops {
 
 // Who is the caller: its tenant, actor and role. The edge fills it after authentication.
 type Who struct {
-	Tenant jobs.Tenant // "" = the default tenant
-	Actor  string      // such as "person:ann"
-	Reason string      // the caller's text; recorded with the change
-	Role   Role        // the caller's role: checked where requests arrive, by the rule of each route
-	Worker bool        // it has a worker's token: it may only run jobs
-	Choice bool        // a session that may be switched to other tenants
-	App    string      // of a worker: the only worker group that it may serve; "" = any
+	Tenant jobs.Tenant   // "" = the default tenant
+	Actor  string        // such as "person:ann"
+	Reason string        // the caller's text; recorded with the change
+	Role   Role          // the caller's role: checked where requests arrive, by the rule of each route
+	Worker bool          // it has a worker's token: it may only run jobs
+	Scope  *kernel.Scope // the jobs that it may act on; nil = all
+	Choice bool          // a session that may be switched to other tenants
+	App    string        // of a worker: the only worker group that it may serve; "" = any
 }
 
 func (w Who) tenant() jobs.Tenant {
@@ -166,7 +168,7 @@ func after(err error) error {
 
 // apply sends one command.
 func (o *Ops) apply(ctx context.Context, who Who, c kernel.Command) (kernel.Effect, error) {
-	results := o.store.Apply(ctx, []kernel.Envelope{o.envelope(who, c)})
+	results := o.gate.commit(ctx, who, []kernel.Envelope{o.envelope(who, c)})
 	if len(results) != 1 {
 		return kernel.Effect{}, fmt.Errorf("%s: %d answers to one command", c.Verb(), len(results))
 	}

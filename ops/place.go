@@ -29,6 +29,9 @@ func (o *Ops) DrainApp(ctx context.Context, who Who, app string, on bool) ([]Wor
 }
 
 func (o *Ops) drain(ctx context.Context, who Who, on bool, selected func(Worker) bool) ([]Worker, error) {
+	if err := who.unlimited(); err != nil { // also if there is no such worker
+		return nil, err
+	}
 	var drained []Worker
 	n := 0 // commands that succeeded
 	for _, w := range o.live.Workers(who.tenant()) {

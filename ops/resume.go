@@ -86,7 +86,7 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	if len(parts) > 0 {
 		batch = append(batch, o.envelope(who, parts[0]))
 	}
-	results := o.store.Apply(ctx, batch)
+	results := o.gate.commit(ctx, who, batch)
 	if err := results[0].Err; err != nil {
 		return Job{}, let, err
 	}

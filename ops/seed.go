@@ -150,7 +150,7 @@ func (o *Ops) PurgeApp(ctx context.Context, who Who, app string, keep int, destr
 		batch = append(batch, o.envelope(who, kernel.Purge{Key: key, Before: at}))
 	}
 	slices.Sort(keys)
-	_, err = o.send(ctx, batch)
+	_, err = o.send(ctx, who, batch)
 	return keys, err
 }
 

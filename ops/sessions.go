@@ -157,6 +157,7 @@ func whoIn(s *kernel.Session) Who {
 	who := Who{Tenant: s.Tenant, Actor: s.Person.Actor(), Choice: len(s.Rights) > 1}
 	if r := s.In(s.Tenant); r != nil {
 		who.Role, _ = ParseRole(r.Role)
+		who.Scope = scoped(r.Scope)
 	}
 	return who
 }
@@ -202,6 +203,7 @@ type SessionInfo struct {
 	*kernel.Session
 	Actor string
 	Role  string
+	Scope string // of an operator: the jobs that it may act on; "" = all
 }
 
 // Sessions lists the sessions of the caller's tenant that have not ended, newest first.
@@ -228,7 +230,11 @@ func (o *Ops) Sessions(ctx context.Context, who Who) ([]SessionInfo, error) {
 			of, ok = live[s.Token]
 		}
 		if ok && s.End().After(now) {
-			list = append(list, SessionInfo{s, of.Actor, of.Role.String()})
+			info := SessionInfo{Session: s, Actor: of.Actor, Role: of.Role.String()}
+			if of.Scope != nil {
+				info.Scope = of.Scope.String()
+			}
+			list = append(list, info)
 		}
 	}
 	return list, nil

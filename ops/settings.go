@@ -161,7 +161,7 @@ func (o *Ops) letGo(ctx context.Context, who Who, rows []*kernel.Run, held Held)
 			batch = append(batch, o.envelope(who, kernel.Release{ID: run.ID}))
 		}
 	}
-	n, err := o.send(ctx, batch)
+	n, err := o.send(ctx, who, batch)
 	if held == HeldDiscard {
 		return Let{Discarded: n}, err
 	}

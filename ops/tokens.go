@@ -14,10 +14,12 @@ import (
 
 // NewToken describes a token to create.
 type NewToken struct {
-	Name string        // name of its holder; unique among the tenant's live tokens
-	Role string        // one of kernel.Roles()
-	App  string        // of a worker: the only worker group that it may serve; "" = any
-	For  time.Duration // validity; 0 = until it is revoked
+	Name string // name of its holder; unique among the tenant's live tokens
+	Role string // one of kernel.Roles()
+	App  string // of a worker: the only worker group that it may serve; "" = any
+	// Scope limits an operator to some jobs.
+	Scope kernel.Scope
+	For   time.Duration // validity; 0 = until it is revoked
 }
 
 // Grant creates a token. Only this call returns its text.
@@ -46,7 +48,7 @@ func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*
 	}
 	tenant, id, secret, _ := cutToken(text)
 	sum := sha256.Sum256([]byte(secret))
-	t := kernel.Token{Tenant: tenant, ID: id, Name: want.Name, Role: want.Role, App: want.App, Hash: sum[:]}
+	t := kernel.Token{Tenant: tenant, ID: id, Name: want.Name, Role: want.Role, App: want.App, Scope: want.Scope, Hash: sum[:]}
 	if want.For > 0 {
 		t.Until = o.Now().Add(want.For)
 	}

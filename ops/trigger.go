@@ -63,7 +63,7 @@ func (o *Ops) TriggerAll(ctx context.Context, who Who, requests []kernel.Create)
 	made := make([]Created, 0, len(requests))
 	for len(batch) > 0 {
 		n := part(batch)
-		results := o.store.Apply(ctx, batch[:n])
+		results := o.gate.commit(ctx, who, batch[:n])
 		for i, r := range results {
 			if r.Err != nil {
 				if partly(made, results[i+1:], jobs.CodeOf(r.Err)) {
@@ -120,7 +120,7 @@ func (o *Ops) wrap(ctx context.Context, who Who, request kernel.Create, known ma
 	}
 	of, looked := known[request.Key]
 	if !looked {
-		of = o.target(ctx, who, request.Key)
+		of = o.target(ctx, who, request.Key) // checks the caller's scope, too: a bulk with one job outside it does nothing
 		known[request.Key] = of
 	}
 	return o.envelope(who, request), o.takes(of, request.Args)
@@ -135,6 +135,9 @@ type target struct {
 func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 	d, err := o.store.Definition(ctx, who.tenant(), key)
 	if err != nil {
+		return target{refused: err}
+	}
+	if err := who.permits(d); err != nil {
 		return target{refused: err}
 	}
 	if d.Policy.Disabled {
@@ -180,6 +183,9 @@ func (o *Ops) whole(ctx context.Context, run *kernel.Run) (*kernel.Run, error) {
 
 // Again starts a new run with the arguments of a finished one, or with others.
 func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idempotency string) (Created, error) {
+	if err := o.gate.permitsRun(ctx, who, who.tenant(), id); err != nil { // also if it cannot be run again
+		return Created{}, err
+	}
 	run, err := o.store.Run(ctx, who.tenant(), id)
 	if err != nil {
 		return Created{}, err

@@ -29,7 +29,7 @@ type tokenRow struct {
 }
 
 // tokenForm is the typed values of a new token.
-type tokenForm struct{ Name, Role, App, Days string }
+type tokenForm struct{ Name, Role, App, Jobs, Tags, Days string }
 
 // roleChoice is a role with its permissions.
 type roleChoice struct{ Name, May string }
@@ -43,7 +43,7 @@ type madeToken struct {
 
 var roleChoices = []roleChoice{
 	{kernel.RoleViewer, "reads everything"},
-	{kernel.RoleOperator, "also starts, cancels, pauses and resumes"},
+	{kernel.RoleOperator, "also starts, cancels, pauses and resumes, all jobs or some"},
 	{kernel.RoleAdmin, "also edits jobs and settings, and creates tokens"},
 	{kernel.RoleWorker, "runs jobs, over the bus"},
 	{kernel.RoleClient, "starts runs, over the bus"},
@@ -72,7 +72,7 @@ func (u *UI) accessAnswer(r *http.Request, v visitor, add func(*accessPage)) (an
 // grant creates a token and shows it. It does not redirect: the text is shown only once.
 func (u *UI) grant(r *http.Request, v visitor) (answer, error) {
 	form := tokenForm{Name: strings.TrimSpace(r.PostFormValue("name")), Role: r.PostFormValue("role"), App: strings.TrimSpace(r.PostFormValue("app")),
-		Days: strings.TrimSpace(r.PostFormValue("days"))}
+		Jobs: strings.TrimSpace(r.PostFormValue("jobs")), Tags: strings.TrimSpace(r.PostFormValue("tags")), Days: strings.TrimSpace(r.PostFormValue("days"))}
 	v.Who.Reason = r.PostFormValue("reason")
 	made, text, err := u.makeToken(r, v, form)
 	if err != nil {
@@ -88,7 +88,10 @@ func (u *UI) grant(r *http.Request, v visitor) (answer, error) {
 }
 
 func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Token, string, error) {
-	want := ops.NewToken{Name: form.Name, Role: form.Role, App: form.App}
+	want := ops.NewToken{Name: form.Name, Role: form.Role, App: form.App, Scope: kernel.Scope{Keys: listed(form.Jobs), Tags: listed(form.Tags)}}
+	if form.Role == kernel.RoleOperator {
+		want.App, want.Scope.Apps = "", listed(form.App)
+	}
 	if form.Days != "" {
 		days, err := strconv.Atoi(form.Days)
 		if err != nil || days < 1 {
@@ -97,6 +100,11 @@ func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Toke
 		want.For = time.Duration(min(days, 100_000)) * 24 * time.Hour
 	}
 	return u.ops.Grant(r.Context(), v.Who, want)
+}
+
+// listed splits a field with a list.
+func listed(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
 }
 
 // howToUse returns instructions for a new token.

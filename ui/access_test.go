@@ -316,6 +316,8 @@ func TestTokens(t *testing.T) {
 		{url.Values{"name": {"bob"}, "role": {"king"}}, 422, "king"},
 		{url.Values{"name": {"bob"}, "role": {"viewer"}, "days": {"soon"}}, 422, "invalid number of days"},
 		{url.Values{"name": {"bob"}, "role": {"viewer"}, "app": {"shop"}}, 422, "only a worker"},
+		{url.Values{"name": {"cid"}, "role": {"operator"}, "app": {"shop"}, "jobs": {"billing.*, x"}, "tags": {"money"}}, 200, "jobs billing.* x, app shop, tag money"},
+		{url.Values{"name": {"bob"}, "role": {"viewer"}, "jobs": {"x"}}, 422, "only an operator"},
 	} {
 		if answer, body := s.post("/access", c.form, "Cookie", cookie); answer.StatusCode != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "<b>x") {
 			t.Errorf("%v: %d, want %d and %q", c.form, answer.StatusCode, c.status, c.says)
@@ -412,6 +414,47 @@ func TestTenantsAreApart(t *testing.T) {
 	}
 	if after := s.snapshot(); after != before {
 		t.Errorf("%s became %s", before, after)
+	}
+}
+
+// Pages show an operator with a scope no button for other jobs, and refuse forms about them.
+func TestScope(t *testing.T) {
+	s, d, _ := guarded(t)
+	_, token, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "limited", Role: kernel.RoleOperator, Scope: kernel.Scope{Keys: []string{"app.n*"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cookie := s.signIn(token)
+	failed := s.runs[jobs.Terminated].String()
+	for path, forms := range map[string][]string{
+		"/jobs/app.nightly": {"/jobs/app.nightly/trigger", "/jobs/app.nightly/pause"}, "/jobs/app.work": nil, "/runs/" + failed: nil,
+		"/jobs": {"/jobs/app.nightly/trigger", "/jobs/app.nightly/pause"},
+	} {
+		answer, body := s.get(path, "Cookie", cookie)
+		var found []string
+		for _, m := range regexp.MustCompile(`<form[^>]* method="post" action="(/(?:jobs|runs)/[^"]*)"`).FindAllStringSubmatch(body, -1) {
+			if !slices.Contains(found, m[1]) {
+				found = append(found, m[1])
+			}
+		}
+		if answer.StatusCode != 200 || !slices.Equal(found, forms) {
+			t.Errorf("%s: %d, with forms %q, want %q", path, answer.StatusCode, found, forms)
+		}
+	}
+	if _, body := s.get("/runs", "Cookie", cookie); strings.Contains(body, `name="id"`) || !strings.Contains(body, "app.work") {
+		t.Error("runs of jobs outside the scope can be selected")
+	}
+	before := s.snapshot()
+	for _, path := range []string{"/jobs/app.work/trigger", "/jobs/app.work/pause", "/jobs/app.paused/resume", "/runs/" + s.runs[jobs.Processing].String() + "/cancel", "/runs/" + failed + "/again", "/workers/w1/drain", "/apps/app/drain"} {
+		if answer, body := s.post(path, url.Values{}, "Cookie", cookie); answer.StatusCode != 403 || !strings.Contains(body, "jobs app.n*") {
+			t.Errorf("%s: %d %.300s", path, answer.StatusCode, body)
+		}
+	}
+	if after := s.snapshot(); after != before {
+		t.Errorf("%s became %s", before, after)
+	}
+	if answer, _ := s.post("/jobs/app.nightly/pause", url.Values{}, "Cookie", cookie); answer.StatusCode != 303 {
+		t.Errorf("a job in the scope: %d", answer.StatusCode)
 	}
 }
 

@@ -32,6 +32,7 @@ type fragments struct {
 type fragmentKey struct {
 	tenant jobs.Tenant
 	role   ops.Role
+	scope  string
 	url    string
 	origin string // the server's address as the browser knows it: commands on pages contain it
 }
@@ -70,7 +71,7 @@ func (u *UI) fragment(w http.ResponseWriter, r *http.Request, v visitor, do hand
 	part := &fragment{}
 	// The hub only knows of changes while a browser is connected.
 	if change, listening := u.hub.change(v.Who); listening {
-		part = u.fragments.at(fragmentKey{v.Who.Tenant, v.Who.Role, r.URL.RequestURI(), u.origin(r)}, change, time.Now())
+		part = u.fragments.at(fragmentKey{v.Who.Tenant, v.Who.Role, v.scope(), r.URL.RequestURI(), u.origin(r)}, change, time.Now())
 	}
 	// Other requests may wait for it: it is rendered even if the first one is cancelled.
 	part.once.Do(func() { u.renderPart(part, r.WithContext(context.WithoutCancel(r.Context())), v, do) })

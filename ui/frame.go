@@ -22,8 +22,22 @@ type visitor struct{ Who ops.Who }
 // Operator reports whether the visitor may act on jobs and runs.
 func (v visitor) Operator() bool { return v.Who.Role.Covers(ops.Operator) }
 
+// May reports whether the visitor may act on a job and its runs.
+func (v visitor) May(d *kernel.Definition) bool { return v.Operator() && v.Who.May(d) }
+
+// Everywhere reports whether the visitor may act on all jobs.
+func (v visitor) Everywhere() bool { return v.Operator() && v.Who.Scope == nil }
+
 // Admin reports whether the visitor may change settings.
 func (v visitor) Admin() bool { return v.Who.Role.Covers(ops.Admin) }
+
+// scope returns the jobs that the visitor may act on as a text; "" = all.
+func (v visitor) scope() string {
+	if v.Who.Scope == nil {
+		return ""
+	}
+	return v.Who.Scope.String()
+}
 
 // Name returns the visitor's name.
 func (v visitor) Name() string { return strings.TrimPrefix(v.Who.Actor, "person:") }

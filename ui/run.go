@@ -17,6 +17,7 @@ type runPage struct {
 	visitor
 	runRow
 	Known    bool // its job still exists
+	Acts     bool // the visitor may act on it
 	Moves    []moveRow
 	Attempts []attempt
 	Skipped  int // attempts before those that are shown
@@ -96,8 +97,11 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 	}
 	p.Spread = run.Place != nil && run.Place.Group == run.ID && !run.ID.IsZero()
 	p.Children, p.More = u.runRows(children.Runs), children.Next != ""
-	_, err = u.ops.Job(ctx, v.Who, run.Key, 0)
-	p.Known = err == nil
+	job := &kernel.Definition{Key: run.Key, App: run.App}
+	if found, err := u.ops.Job(ctx, v.Who, run.Key, 0); err == nil {
+		p.Known, job = true, found.Definition
+	}
+	p.Acts = v.May(job)
 	p.Curl, p.Go = u.curl(r, run), goCall(run)
 	if parts := strings.Split(run.Trace, "-"); len(parts) > 2 {
 		p.Trace = parts[1]

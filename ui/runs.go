@@ -24,7 +24,8 @@ type runsPage struct {
 	Filter  runFilter
 	Tabs    []stateTab
 	Rows    []runRow
-	Newest  string // paths of other pages of the list, or ""
+	Allowed map[jobs.Key]bool // of a visitor with a scope: the jobs of the rows that it has
+	Newest  string            // paths of other pages of the list, or ""
 	Newer   string
 	Older   string
 	Through time.Time // the search was cut short at this time
@@ -210,6 +211,13 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 		}
 	}
 	u.unplaced(ctx, who, p.Rows)
+	var keys []jobs.Key
+	for _, row := range p.Rows {
+		keys = append(keys, row.Key)
+	}
+	if p.Allowed, err = u.ops.Allowed(ctx, who, keys); err != nil {
+		return answer{}, err
+	}
 	if page.Next != "" {
 		p.Older = f.at(page.Next, append(slices.Clone(f.Back), f.Cursor))
 	}

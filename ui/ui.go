@@ -11,8 +11,8 @@
 // package ops.
 //
 // Sharp edges: the policy in the header forbids inline scripts and styles. Sizes are attributes of SVG and progress
-// elements. Users of the same role share fragments for up to a second (fragment.go), so a page may depend on the role,
-// but not on the user.
+// elements. Users of the same role and scope share fragments for up to a second (fragment.go), so a page may depend
+// on these, but not on the user.
 package ui
 
 import (

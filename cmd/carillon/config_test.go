@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -74,13 +74,13 @@ func TestSchedulerSettings(t *testing.T) {
 
 // Rules are a list in the file, and the same list as text in the environment; sign-in requires authentication.
 func TestSignInSettings(t *testing.T) {
-	file := "sign-in:\n  issuer: https://login.example.com\n  client-id: carillon\n  rules:\n    # people\n    - {group: admins, role: admin}\n" +
+	file := "sign-in:\n  issuer: https://login.example.com\n  client-id: carillon\n  rules:\n    # people\n    - {group: admins, role: operator, jobs: [billing.*, shop.pack], tags: [money]}\n" +
 		"    - group: 'the: finance'\n      tenant: finance\n      role: viewer\n"
 	c, err := load(t, file, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := []embed.SignInRule{{Group: "admins", Role: "admin"}, {Group: "the: finance", Tenant: "finance", Role: "viewer"}}; !slices.Equal(c.SignIn.Rules, want) {
+	if want := []embed.SignInRule{{Group: "admins", Role: "operator", Jobs: []string{"billing.*", "shop.pack"}, Tags: []string{"money"}}, {Group: "the: finance", Tenant: "finance", Role: "viewer"}}; !reflect.DeepEqual(c.SignIn.Rules, want) {
 		t.Errorf("%+v", c.SignIn.Rules)
 	}
 	if !c.authenticates() || c.Sessions != (ops.SessionLimits{Idle: time.Hour, Longest: 12 * time.Hour}) {
@@ -88,11 +88,11 @@ func TestSignInSettings(t *testing.T) {
 	}
 	printed := c.print(false)
 	again, err := load(t, printed, nil)
-	if err != nil || !slices.Equal(again.SignIn.Rules, c.SignIn.Rules) {
+	if err != nil || !reflect.DeepEqual(again.SignIn.Rules, c.SignIn.Rules) {
 		t.Errorf("printed as %s: %+v (%v)", printed, again.SignIn.Rules, err)
 	}
 	env, err := load(t, file, []string{"CARILLON_SIGN_IN_RULES=[{claim: email, value: a@example.com, role: operator}]"})
-	if err != nil || !slices.Equal(env.SignIn.Rules, []embed.SignInRule{{Claim: "email", Value: "a@example.com", Role: "operator"}}) {
+	if err != nil || !reflect.DeepEqual(env.SignIn.Rules, []embed.SignInRule{{Claim: "email", Value: "a@example.com", Role: "operator"}}) {
 		t.Errorf("%+v (%v)", env.SignIn.Rules, err)
 	}
 }
@@ -144,6 +144,7 @@ func TestConfigRefused(t *testing.T) {
 		{"sign-in without a public URL", "http: {addr: '0.0.0.0:80', plain: true}\nsign-in: {issuer: 'https://login.example.com', client-id: c, rules: [{group: a, role: admin}]}\n", "", nil, "sign-in needs http.url"},
 		{"a rule with an unknown key", "sign-in: {rules: [{groups: a, role: admin}]}\n", "", nil, "field groups not found"},
 		{"a rule without a group", "", "CARILLON_SIGN_IN_RULES=[{role: admin}]", nil, "sign-in.rules (from CARILLON_SIGN_IN_RULES): rule 1: want a group"},
+		{"a scope of an admin", "sign-in: {rules: [{group: a, role: admin, jobs: [x]}]}\n", "", nil, "only an operator can be limited"},
 		{"rules that are no list", "sign-in: {rules: {group: a}}\n", "", nil, "c.yaml:1: sign-in.rules needs one value"},
 		{"an idle time that is too short", "sessions: {idle: 10s}\n", "", nil, "sessions.idle and sessions.longest"},
 		{"a profiler for all", "", "", []string{"--debug-addr", "0.0.0.0:6060"}, "without authentication"},

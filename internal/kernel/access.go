@@ -34,6 +34,7 @@ type Token struct {
 	Name    string // unique among the live tokens of a tenant
 	Role    string
 	App     string // of a worker's token: the app it is for; "" = any
+	Scope   Scope  // of an operator's token: the jobs it may act on
 	Hash    []byte // SHA-256 of the secret, 32 bytes
 	By      string // who granted it
 	Created time.Time
@@ -49,7 +50,7 @@ func (t *Token) Master() bool { return t.Role == RoleAdmin && t.Until.IsZero() }
 
 // Same reports whether two tokens were granted by equal requests.
 func (t *Token) Same(o *Token) bool {
-	return t.ID == o.ID && t.Name == o.Name && t.Role == o.Role && t.App == o.App && bytes.Equal(t.Hash, o.Hash) && t.Until.Equal(o.Until)
+	return t.ID == o.ID && t.Name == o.Name && t.Role == o.Role && t.App == o.App && t.Scope.Same(&o.Scope) && bytes.Equal(t.Hash, o.Hash) && t.Until.Equal(o.Until)
 }
 
 // Grant creates a token. The store sets its Tenant, By and Created. Refused as Conflict if a live token has its name,
@@ -83,6 +84,9 @@ func (c Grant) Check() error {
 		if err := CheckName("app", t.App); err != nil {
 			return err
 		}
+	}
+	if err := t.Scope.Check(t.Role); err != nil {
+		return err
 	}
 	if len(t.Hash) != 32 {
 		return Invalid("token %s: the hash has %d bytes: want the 32 of SHA-256", t.ID, len(t.Hash))
@@ -123,6 +127,7 @@ func wireToken(c *coder, t *Token) {
 	text(c, &t.Name)
 	text(c, &t.Role)
 	text(c, &t.App)
+	wireScope(c, &t.Scope)
 	bytesOf(c, &t.Hash)
 	text(c, &t.By)
 	c.time(&t.Created)

@@ -51,6 +51,7 @@ const maxPerson = 255 // bytes of each part
 type Rights struct {
 	Tenant jobs.Tenant
 	Role   string // viewer, operator or admin
+	Scope  Scope  // of an operator: the jobs that it may act on
 }
 
 // MaxRights is the most tenants of a session.
@@ -146,6 +147,9 @@ func checkRights(list []Rights) error {
 		if r.Role != RoleViewer && r.Role != RoleOperator && r.Role != RoleAdmin {
 			return Invalid("invalid role %.40q of a session: want one of %s, %s, %s", r.Role, RoleViewer, RoleOperator, RoleAdmin)
 		}
+		if err := r.Scope.Check(r.Role); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -176,7 +180,7 @@ func wireSession(c *coder, s *Session) {
 	text(c, &s.Person.Subject)
 	text(c, &s.Person.Name)
 	text(c, &s.Person.Email)
-	list(c, &s.Rights, 2, wireRights)
+	list(c, &s.Rights, 5, wireRights)
 	wireDuration(c, &s.Idle)
 	c.time(&s.Created)
 	c.time(&s.Seen)
@@ -186,4 +190,5 @@ func wireSession(c *coder, s *Session) {
 func wireRights(c *coder, r *Rights) {
 	text(c, &r.Tenant)
 	text(c, &r.Role)
+	wireScope(c, &r.Scope)
 }

@@ -17,6 +17,10 @@ type Rule struct {
 	Value  string      `yaml:"value,omitempty"`  // of the claim, or one of its values
 	Tenant jobs.Tenant `yaml:"tenant,omitempty"` // default: the default tenant
 	Role   string      `yaml:"role"`             // viewer, operator or admin
+	// Jobs, Apps and Tags limit an operator to jobs: see kernel.Scope.
+	Jobs []string `yaml:"jobs,omitempty"`
+	Apps []string `yaml:"apps,omitempty"`
+	Tags []string `yaml:"tags,omitempty"`
 }
 
 // Check validates the rule.
@@ -29,9 +33,14 @@ func (r *Rule) Check() error {
 			return err
 		}
 	}
-	_, err := ops.ParseRole(r.Role)
-	return err
+	if _, err := ops.ParseRole(r.Role); err != nil {
+		return err
+	}
+	s := r.scope()
+	return s.Check(r.Role)
 }
+
+func (r *Rule) scope() kernel.Scope { return kernel.Scope{Keys: r.Jobs, Apps: r.Apps, Tags: r.Tags} }
 
 func (r *Rule) tenant() jobs.Tenant {
 	if r.Tenant == "" {
@@ -86,7 +95,7 @@ func (c claims) text(path string) string {
 }
 
 // identify returns who the claims are about and the rights by the rules: in each tenant the highest role of the rules
-// that match. Tenants are in the order of the rules. The error is *ops.NoRights if no rule matches.
+// that match, for the jobs of all rules with that role. Tenants are in the order of the rules. The error is *ops.NoRights if no rule matches.
 func (c *Config) identify(all claims) (ops.Identity, error) {
 	id := ops.Identity{Person: kernel.Person{Subject: all.text("sub"), Name: all.text(c.Name), Email: all.text("email")}.Fit()}
 	groups := all.values(c.Groups)
@@ -95,7 +104,7 @@ func (c *Config) identify(all claims) (ops.Identity, error) {
 		if r.Group != "" && !slices.Contains(groups, r.Group) || r.Claim != "" && !slices.Contains(all.values(r.Claim), r.Value) {
 			continue
 		}
-		id.Rights = grant(id.Rights, kernel.Rights{Tenant: r.tenant(), Role: r.Role})
+		id.Rights = grant(id.Rights, kernel.Rights{Tenant: r.tenant(), Role: r.Role, Scope: r.scope()})
 	}
 	if len(id.Rights) == 0 {
 		return id, &ops.NoRights{Person: id.Person, Groups: groups, Claim: c.Groups}
@@ -110,8 +119,11 @@ func grant(list []kernel.Rights, more kernel.Rights) []kernel.Rights {
 		return append(list, more)
 	}
 	had, _ := ops.ParseRole(list[i].Role)
-	if role, _ := ops.ParseRole(more.Role); role > had {
+	switch role, _ := ops.ParseRole(more.Role); {
+	case role > had:
 		list[i] = more
+	case role == had:
+		list[i].Scope = list[i].Scope.With(&more.Scope)
 	}
 	return list
 }

@@ -28,7 +28,7 @@ func sessionID(name string) string { return hex.EncodeToString(secretOf("session
 func (tl *telling) access(w words) kernel.Command {
 	switch w.verb {
 	case "grant":
-		return kernel.Grant{Token: kernel.Token{ID: w.name(0), Name: w.name(1), Role: w.name(2), App: w.take("app"), Until: tl.at(w.take("until")),
+		return kernel.Grant{Token: kernel.Token{ID: w.name(0), Name: w.name(1), Role: w.name(2), App: w.take("app"), Scope: scopeIn(w), Until: tl.at(w.take("until")),
 			Hash: secretOf(or(w.take("secret"), "secret"))}}
 	case "revoke":
 		return kernel.Revoke{ID: w.name(0)}
@@ -38,6 +38,16 @@ func (tl *telling) access(w words) kernel.Command {
 		return kernel.Touch{ID: sessionID(w.name(0))}
 	}
 	return kernel.SignOut{ID: sessionID(w.name(0))}
+}
+
+// scopeIn is the jobs, apps and tags that an operator is limited to.
+func scopeIn(w words) (s kernel.Scope) {
+	for name, list := range map[string]*[]string{"jobs": &s.Keys, "apps": &s.Apps, "tags": &s.Tags} {
+		if text := w.take(name); text != "" {
+			*list = strings.Split(text, "+")
+		}
+	}
+	return s
 }
 
 func (tl *telling) signIn(w words) kernel.SignIn {
@@ -53,6 +63,9 @@ func (tl *telling) signIn(w words) kernel.SignIn {
 	for one := range strings.SplitSeq(w.take("rights"), ",") {
 		tenant, role, _ := strings.Cut(one, ":")
 		s.Rights = append(s.Rights, kernel.Rights{Tenant: jobs.Tenant(tenant), Role: role})
+	}
+	if scope := scopeIn(w); !scope.All() {
+		s.Rights[0].Scope = scope
 	}
 	return kernel.SignIn{Session: s}
 }
@@ -94,6 +107,7 @@ func (tl *telling) rows() []kernel.Row {
 func token(k *kernel.Token) string {
 	p := phrase{fmt.Sprintf("token %s %q, %s", k.ID, k.Name, k.Role)}
 	p.add(k.App != "", "app %s", k.App)
+	p.add(!k.Scope.All(), "%s", &k.Scope)
 	p.add(true, "by %s", k.By)
 	p.time("until", k.Until)
 	return strings.Join(p, ", ")
@@ -145,6 +159,7 @@ func session(s *kernel.Session) string {
 		p = phrase{fmt.Sprintf("session of %s, %s", s.Person.Subject, s.Person.Actor())}
 		for _, r := range s.Rights {
 			p.add(true, "%s in %s", r.Role, r.Tenant)
+			p.add(!r.Scope.All(), "%s", &r.Scope)
 		}
 	}
 	p.time("seen", s.Seen)

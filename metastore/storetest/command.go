@@ -31,7 +31,7 @@ import (
 //	          [newJobs=disabled] [defaults.FIELD=value] [app=a] [reset=NAME,NAME]
 //	          [file] [file.recurringDebug=on] [file.triggeredDebug=on] [file.newJobs=disabled] [file.FIELD=value]
 //	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision] [bundle=b]
-//	grant ID NAME role [app=a] [until=+1h] [secret=s]     revoke ID
+//	grant ID NAME role [jobs=a.*+b] [apps=a] [tags=t] [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
 //	signin SESSION ID until=+1h [idle=10m]     touch SESSION     signout SESSION     trim before=+1h [all]
 //	signin SESSION until=+1h subject=s [name=n] [email=e] rights=TENANT:role,TENANT:role [idle=10m]

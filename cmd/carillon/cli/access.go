@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -51,22 +52,36 @@ func tokenTable(p *page, list []api.Token) {
 		if t.Until != nil && t.Until.Before(p.now) {
 			until = p.paint(faint, "expired "+span(p.now.Sub(*t.Until))+" ago")
 		}
-		rows = append(rows, []string{t.ID, clean(t.Name), t.Role, or(t.App, "-"), until, p.ago(&t.Created), clean(t.By)})
+		rows = append(rows, []string{t.ID, clean(t.Name), t.Role, or(cmp.Or(t.App, scopeText(t.Scope)), "-"), until, p.ago(&t.Created), clean(t.By)})
 	}
-	p.table([]string{"ID", "NAME", "ROLE", "APP", "ENDS", "MADE", "BY"}, rows)
+	p.table([]string{"ID", "NAME", "ROLE", "FOR", "ENDS", "MADE", "BY"}, rows)
+}
+
+// scopeText shows the jobs that an operator may act on.
+func scopeText(s *api.Scope) string {
+	if s == nil {
+		return ""
+	}
+	return clean((&kernel.Scope{Keys: s.Jobs, Apps: s.Apps, Tags: s.Tags}).String())
 }
 
 func (a *asker) tokensCreate() *cobra.Command {
-	var role, app, life string
+	var role, life string
+	var apps, keys, tags []string
 	c := &cobra.Command{Use: "create <name>", Short: "Create a token", Args: one("a name for the token"),
 		Long: "Create a token. Its text is printed once; only a hash is stored. Roles are viewer (reads),\n" +
-			"operator (starts, cancels, pauses), admin (edits, deletes, manages tokens), worker (runs the jobs of --app, or of any app)\n" +
+			"operator (starts, cancels, pauses; only jobs of --jobs, --app or --tag, if given), admin (edits, deletes, manages tokens), worker (runs the jobs of --app, or of any app)\n" +
 			"and client (starts runs from a program).",
-		Example: lines("carillon tokens create ann --role operator --for 90d", "carillon tokens create billing-worker --role worker --app billing -q > token"),
+		Example: lines("carillon tokens create ann --role operator --for 90d", "carillon tokens create oncall --role operator --jobs 'billing.*' --tag money", "carillon tokens create billing-worker --role worker --app billing -q > token"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{"name": args[0], "role": role}
-			if app != "" {
-				body["app"] = app
+			switch scope := (api.Scope{Jobs: keys, Apps: apps, Tags: tags}); {
+			case role == kernel.RoleOperator && len(keys)+len(apps)+len(tags) > 0:
+				body["scope"] = scope
+			case len(keys)+len(tags) > 0 || len(apps) > 1:
+				return kernel.Invalid("--jobs, --tag and several --app limit an operator: the token is of role %s", role)
+			case len(apps) == 1:
+				body["app"] = apps[0]
 			}
 			if life != "" {
 				d, err := readSpan("--for", life)
@@ -86,7 +101,9 @@ func (a *asker) tokensCreate() *cobra.Command {
 			return a.showSecret(got, t.Text, "token %s for %s, %s. It is shown this once:", t.ID, t.Name, t.Role)
 		})}
 	c.Flags().StringVar(&role, "role", "viewer", "viewer, operator, admin, worker or client")
-	c.Flags().StringVar(&app, "app", "", "app (worker group) of a worker's token")
+	c.Flags().StringSliceVar(&apps, "app", nil, "app (worker group) of a worker's token, or apps that an operator may act on")
+	c.Flags().StringSliceVar(&keys, "jobs", nil, "jobs that an operator may act on: keys or patterns such as 'billing.*' (default: all)")
+	c.Flags().StringSliceVar(&tags, "tag", nil, "tags of jobs that an operator may act on")
 	c.Flags().StringVar(&life, "for", "", "lifetime, such as 90d (default: no expiry)")
 	complete(c, "role", choices("viewer", "operator", "admin", "worker", "client"))
 	return c
@@ -204,7 +221,7 @@ func (a *asker) whoamiCommand() *cobra.Command {
 				return err
 			}
 			return a.show(view{raw: got.raw, names: []string{me.Actor}, text: func(p *page) {
-				p.facts("you are", clean(me.Actor), "role", me.Role, "tenant", me.Tenant, "server", a.link.base)
+				p.facts("you are", clean(me.Actor), "role", me.Role, "tenant", me.Tenant, "jobs", or(scopeText(me.Scope), "all"), "server", a.link.base)
 			}})
 		})}
 }

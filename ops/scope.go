@@ -1,0 +1,136 @@
+package ops
+
+import (
+	"context"
+	"errors"
+
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
+)
+
+// An operator may be limited to some jobs. Its commands pass here: Ops reads a store, and only gate writes to one, so
+// that no function can send a command past the scope of its caller.
+
+// gate sends commands to a store.
+type gate struct{ store metastore.Store }
+
+// commit applies commands of a caller. Those outside its scope are refused, and not sent; the others are.
+func (g gate) commit(ctx context.Context, who Who, batch []kernel.Envelope) []metastore.Result {
+	if who.Scope == nil {
+		return g.store.Apply(ctx, batch)
+	}
+	results := make([]metastore.Result, len(batch))
+	var sent []kernel.Envelope
+	var places []int
+	for i, e := range batch {
+		if results[i].Err = g.permits(ctx, who, e); results[i].Err == nil {
+			sent, places = append(sent, e), append(places, i)
+		}
+	}
+	if len(sent) == 0 {
+		return results
+	}
+	for n, r := range g.store.Apply(ctx, sent) {
+		results[places[n]] = r
+	}
+	return results
+}
+
+// permits returns why a caller with a scope may not send a command, or nil. A command that is not named here is about
+// more than one job.
+func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
+	switch k := e.Command.(type) {
+	case kernel.SignIn, kernel.Touch, kernel.SignOut: // its own session; admins have no scope
+		return nil
+	case kernel.Create:
+		return g.permitsJob(ctx, who, e.Tenant, k.Key)
+	case kernel.Pause:
+		return g.permitsJob(ctx, who, e.Tenant, k.Key)
+	case kernel.Resume:
+		return g.permitsJob(ctx, who, e.Tenant, k.Key)
+	case kernel.Backfill:
+		return g.permitsJob(ctx, who, e.Tenant, k.Key)
+	case kernel.Cancel:
+		return g.permitsRun(ctx, who, e.Tenant, k.ID)
+	case kernel.Release:
+		return g.permitsRun(ctx, who, e.Tenant, k.ID)
+	}
+	return who.unlimited()
+}
+
+func (g gate) permitsJob(ctx context.Context, who Who, t jobs.Tenant, key jobs.Key) error {
+	if who.Scope == nil {
+		return nil
+	}
+	d, err := g.store.Definition(ctx, t, key)
+	switch {
+	case errors.Is(err, jobs.NotFound):
+		return nil // the store refuses it
+	case err != nil:
+		return err
+	}
+	return who.permits(d)
+}
+
+func (g gate) permitsRun(ctx context.Context, who Who, t jobs.Tenant, id jobs.ID) error {
+	if who.Scope == nil {
+		return nil
+	}
+	run, err := g.store.Run(ctx, t, id)
+	if err != nil {
+		return err
+	}
+	d, err := g.store.Definition(ctx, t, run.Key)
+	if errors.Is(err, jobs.NotFound) { // the job is deleted: its tags are not known any more
+		d, err = &kernel.Definition{Key: run.Key, App: run.App}, nil
+	}
+	if err != nil {
+		return err
+	}
+	return who.permits(d)
+}
+
+// May reports whether the caller's scope has a job.
+func (w Who) May(d *kernel.Definition) bool {
+	return w.Scope == nil || w.Scope.Has(d.Key, d.App, d.Policy.Tags)
+}
+
+func (w Who) permits(d *kernel.Definition) error {
+	if w.May(d) {
+		return nil
+	}
+	return kernel.Refuse(jobs.Forbidden, "job %s is not in your scope (%s): you may read it, but not act on it", d.Key, w.Scope)
+}
+
+// unlimited refuses what is about more than one job.
+func (w Who) unlimited() error {
+	if w.Scope == nil {
+		return nil
+	}
+	return kernel.Refuse(jobs.Forbidden, "this acts on more than the jobs in your scope (%s)", w.Scope)
+}
+
+// scoped returns a scope for a Who; nil: all jobs.
+func scoped(s kernel.Scope) *kernel.Scope {
+	if s.All() {
+		return nil
+	}
+	return &s
+}
+
+// Allowed returns which jobs the caller's scope has; nil if it has none or is all jobs.
+func (o *Ops) Allowed(ctx context.Context, who Who, keys []jobs.Key) (map[jobs.Key]bool, error) {
+	if who.Scope == nil || !who.Role.Covers(Operator) || len(keys) == 0 {
+		return nil, nil
+	}
+	list, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant(), Keys: keys})
+	if err != nil {
+		return nil, err
+	}
+	may := map[jobs.Key]bool{}
+	for _, d := range list {
+		may[d.Key] = who.May(d)
+	}
+	return may, nil
+}
