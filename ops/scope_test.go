@@ -20,8 +20,8 @@ type outbox struct{ metastore.Outbox }
 
 // reads are the exported functions that change nothing, or nothing of jobs: those of sessions are about their caller,
 // and reports of HTTP jobs are signed.
-var reads = strings.Fields(`Admit Allowed Apps Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts
-	Execution Explain ExplainAt ExplainRun Family FilterRuns Forecast HTTPWorkers HeldBack History InUse Job Jobs Live Log Missed Now Overview Owners Preview
+var reads = strings.Fields(`Admit Allowed Apps AuditHead Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts
+	Execution Export Explain ExplainAt ExplainRun Family FilterRuns Forecast HTTPWorkers HeldBack History InUse Job Jobs Live Log Missed Now Overview Owners Preview
 	PreviewBackfill Ready RefusedRequests Report RolledBack Run Runs Seal SeedChildren Session Sessions Settings SignIn SignInAs SignOut SignedIn Soon
 	Stats Switch Tail Tokens Tree Versions Waited Watch Workers Zone`)
 
@@ -112,6 +112,13 @@ func TestScopeIsEverywhere(t *testing.T) {
 		"Invite":          func() error { _, err := o.Invite(ctx, who); return err },
 		"RemoveNode":      func() error { return o.RemoveNode(ctx, who, "n") },
 		"Transfer":        func() error { return o.Transfer(ctx, who, "n") },
+		"Tenants":         func() error { _, err := o.Tenants(ctx, who); return err },
+		"Tenant":          func() error { _, err := o.Tenant(ctx, who, "x"); return err },
+		"Inside":          func() error { _, err := o.Inside(ctx, who, "x"); return err },
+		"CreateTenant":    func() error { _, _, err := o.CreateTenant(ctx, who, ops.NewTenant{Name: "x"}); return err },
+		"ChangeTenant":    func() error { _, err := o.ChangeTenant(ctx, who, "x", new("X"), nil); return err },
+		"SuspendTenant":   func() error { _, err := o.SuspendTenant(ctx, who, "x", true); return err },
+		"DeleteTenant":    func() error { _, err := o.DeleteTenant(ctx, who, "x"); return err },
 		"FinalizeUpgrade": func() error { _, err := o.FinalizeUpgrade(ctx, who); return err },
 	}
 	before := d.digest()

@@ -30,6 +30,7 @@ func (d *fixture) in(cookie string, use bool) ops.Who {
 // A session of a person has an identity and rights of its own, is of one tenant at a time, and its actor is in the audit.
 func TestSessionsOfPeople(t *testing.T) {
 	d := newFixture(t)
+	d.apply(kernel.SetTenant{Name: "other", Create: true})
 	cookie, until, err := d.SignInAs(t.Context(), annLee)
 	if err != nil || !until.Equal(d.now.Add(12*time.Hour)) {
 		t.Fatal(until, err)
