@@ -26,11 +26,12 @@ const (
 // A valid token is never refused, so the failures of others do not lock its holder out; guessing is hopeless against
 // 130 random bits. Headers of proxies about addresses are ignored.
 type Access struct {
-	ops    *ops.Ops
-	secure bool
-	wrong  rates
-	begun  rates // session starts, by token holder
-	again  verdicts
+	ops      *ops.Ops
+	secure   bool
+	provider Provider // nil = none
+	wrong    rates
+	begun    rates // session starts, by token holder
+	again    verdicts
 }
 
 // NewAccess returns an Access. With secure, cookies are marked Secure although TLS ends at a proxy.
@@ -102,7 +103,18 @@ func (a *Access) look(ctx context.Context, header, cookie string, background boo
 	if !strings.EqualFold(scheme, "Bearer") {
 		return ops.Who{}, ops.ErrNotKnown
 	}
-	return a.ops.Authenticate(ctx, strings.TrimSpace(token))
+	token = strings.TrimSpace(token)
+	if a.provider == nil || !a.provider.Bearer() || ops.IsToken(token) {
+		return a.ops.Authenticate(ctx, token)
+	}
+	id, err := a.provider.Authenticate(ctx, token)
+	if _, none := errors.AsType[*ops.NoRights](err); none {
+		return ops.Who{}, ops.ErrNotKnown
+	}
+	if err != nil {
+		return ops.Who{}, err
+	}
+	return id.Who(), nil
 }
 
 // SignIn starts a session for a browser; see ops.SignIn. Failures count. Each token holder may start twenty sessions at

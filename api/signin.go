@@ -21,6 +21,10 @@ type Provider interface {
 	Begin(ctx context.Context, next string) (to, kept string, err error)
 	// Finish returns who has signed in, from the query with which it sent the browser back.
 	Finish(ctx context.Context, kept string, query url.Values) (id ops.Identity, next string, err error)
+	// Bearer reports whether the API accepts its access tokens.
+	Bearer() bool
+	// Authenticate returns who an access token is about; jobs.Forbidden or *ops.NoRights without rights.
+	Authenticate(ctx context.Context, token string) (ops.Identity, error)
 	// End returns its sign-out page, or "".
 	End() string
 	// Origins returns the sites to which signing out may lead.
@@ -34,7 +38,11 @@ type SignIn struct {
 }
 
 // SignInAt returns the sign-in at a provider, whose failed attempts count with those of wrong tokens.
-func (a *Access) SignInAt(p Provider) *SignIn { return &SignIn{p, a} }
+// Its access tokens are accepted from now on. Call it before requests come.
+func (a *Access) SignInAt(p Provider) *SignIn {
+	a.provider = p
+	return &SignIn{p, a}
+}
 
 // The cookie of a sign-in under way. Only the browser that began it has it, for ten minutes.
 const (

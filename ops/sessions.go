@@ -40,6 +40,14 @@ type Identity struct {
 	Rights []kernel.Rights // at least one; the first is where a session begins
 }
 
+// Who returns the identity as a caller, in the first tenant of its rights: for requests without a session.
+func (id Identity) Who() Who {
+	if len(id.Rights) == 0 {
+		return Who{Actor: id.Person.Actor()}
+	}
+	return whoIn(&kernel.Session{Tenant: id.Rights[0].Tenant, Person: id.Person, Rights: id.Rights[:1]})
+}
+
 // NoRights means that a person has signed in at their identity provider, but no rule gives them rights here.
 type NoRights struct {
 	Person kernel.Person

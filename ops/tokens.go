@@ -68,6 +68,9 @@ func CheckTokenText(tenant jobs.Tenant, text string) error {
 	return nil
 }
 
+// IsToken reports whether a text begins like that of a token.
+func IsToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
+
 // leastSecret is the shortest secret of a token: that of crypto/rand.Text, 130 bits.
 const leastSecret = 26
 

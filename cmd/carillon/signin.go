@@ -31,6 +31,7 @@ func init() {
 		{"sign-in.scopes", "", "openid,profile,email", "scopes to request, comma-separated", func(c *config, text string) error { c.SignIn.Scopes = commas(text); return nil }},
 		{"sign-in.groups-claim", "", "groups", "claim with a person's groups, or a path such as realm_access.roles", textOf(func(c *config) *string { return &c.SignIn.Groups })},
 		{"sign-in.name-claim", "", "name", "claim with a person's name in the audit; without it their e-mail address, or their subject", textOf(func(c *config) *string { return &c.SignIn.Name })},
+		{"sign-in.audience", "", "", "audience of the provider's access tokens that the API accepts, such as carillon-api; default: none", textOf(func(c *config) *string { return &c.SignIn.Audience })},
 		{"sign-in.rules", "", "", "list of rules: which groups have which role; see docs/sign-in.md", setRules},
 	}...)
 }
@@ -76,7 +77,7 @@ func (c *config) checkSignIn() {
 		c.wrong("sessions.idle and sessions.longest: %v", err)
 	}
 	if c.SignIn.Issuer == "" {
-		for _, key := range []string{"sign-in.client-id", "sign-in.client-secret-file", "sign-in.label", "sign-in.rules"} {
+		for _, key := range []string{"sign-in.client-id", "sign-in.client-secret-file", "sign-in.label", "sign-in.audience", "sign-in.rules"} {
 			if v, given := c.values[key]; given && v.text != "" {
 				c.wrong("%s (from %s) has no effect without sign-in.issuer: set it, or remove %[1]s", key, v.origin)
 			}

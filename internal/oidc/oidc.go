@@ -45,6 +45,7 @@ type Config struct {
 	Groups   string   // claim with the person's groups; default "groups"
 	Name     string   // claim with the person's name; default "name"
 	Rules    []Rule   // who gets which rights; without a matching one a person gets none
+	Audience string   // of access tokens that the API accepts; "" = it accepts none
 	Callback string   // URL of this server to which the provider returns browsers
 	SignOut  string   // URL of this server to which it returns them after signing out
 	Logger   *slog.Logger
@@ -84,6 +85,8 @@ type Provider struct {
 type metadata struct {
 	*oidc.Provider
 	raw        []byte
+	keys       *paced // reads the keys of bearers
+	bearers    *oidc.IDTokenVerifier
 	EndSession string   `json:"end_session_endpoint"`
 	SendsIss   bool     `json:"authorization_response_iss_parameter_supported"`
 	Methods    []string `json:"token_endpoint_auth_methods_supported"`
@@ -119,6 +122,8 @@ func (c *Config) Check() error {
 		return kernel.Invalid("issuer %s has no TLS, and identities could be forged on the way: use https", c.Issuer)
 	case c.ClientID == "":
 		return kernel.Invalid("a provider needs the client ID under which it knows this server")
+	case c.Audience != "" && c.Audience == c.ClientID:
+		return kernel.Invalid("audience %.100q is the client ID, and ID tokens of people would be accepted as access tokens: configure another one", c.Audience)
 	case len(c.Scopes) > 0 && !slices.Contains(c.Scopes, oidc.ScopeOpenID):
 		return kernel.Invalid("invalid scopes %q: openid must be one of them", c.Scopes)
 	case len(c.Rules) == 0:
@@ -223,6 +228,8 @@ func (p *Provider) fetch(ctx context.Context) (*metadata, error) {
 		return nil, err
 	}
 	m.raw = raw
+	m.keys = &paced{next: p.client.Transport}
+	m.bearers = provider.VerifierContext(oidc.ClientContext(ctx, &http.Client{Timeout: answerTime, Transport: m.keys}), &oidc.Config{ClientID: p.cfg.Audience})
 	return m, nil
 }
 

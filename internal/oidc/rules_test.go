@@ -69,6 +69,7 @@ func TestConfigRefused(t *testing.T) {
 		{Config{Issuer: "https://u:p@login.example.com", ClientID: "c", Rules: rules}, "invalid issuer"},
 		{Config{Issuer: "https://login.example.com?x", ClientID: "c", Rules: rules}, "invalid issuer"},
 		{Config{Issuer: "https://login.example.com", Rules: rules}, "client ID"},
+		{Config{Issuer: "https://login.example.com", ClientID: "c", Audience: "c", Rules: rules}, "is the client ID"},
 		{Config{Issuer: "https://login.example.com", ClientID: "c"}, "needs rules"},
 		{Config{Issuer: "https://login.example.com", ClientID: "c", Rules: rules, Scopes: []string{"email"}}, "openid must be"},
 		{Config{Issuer: "https://login.example.com", ClientID: "c", Rules: []Rule{{Group: "a", Role: "worker"}}}, "rule 1: invalid role"},

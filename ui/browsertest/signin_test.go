@@ -2,6 +2,8 @@ package browsertest
 
 import (
 	"bufio"
+	"encoding/json"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -71,6 +73,80 @@ func (b *tab) signIn(person string) {
 	b.leads(`button[type="submit"]`)
 	b.sees("Authorize")
 	b.leads(`button[type="submit"]`)
+}
+
+// accessToken returns a token of the service account robot for an audience.
+func (p *provider) accessToken(audience string) string {
+	p.t.Helper()
+	r, err := http.NewRequest("POST", p.url+"/token", strings.NewReader(url.Values{"grant_type": {"client_credentials"}, "resource": {audience}}.Encode()))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth("robot", "not-a-secret-in-tests")
+	res, err := http.DefaultClient.Do(r)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var got struct {
+		Token string `json:"access_token"`
+	}
+	if err := json.NewDecoder(res.Body).Decode(&got); err != nil || strings.Count(got.Token, ".") != 2 {
+		p.t.Fatalf("%d: an access token is %q (%v)", res.StatusCode, got.Token, err)
+	}
+	return got.Token
+}
+
+// A service account uses the API with an access token of the provider, with the rights that rules give to its client ID,
+// also while the provider is away. Tokens for others, and altered ones, are refused.
+func TestServiceAccount(t *testing.T) {
+	p := newProvider(t)
+	h := build(t, embed.Config{Tokens: true, SignIn: &embed.SignIn{Issuer: p.url, ClientID: "carillon", Audience: "urn:carillon",
+		Rules: []embed.SignInRule{{Claim: "client_id", Value: "robot", Role: "operator", Jobs: []string{"shop.c*"}}}}}, shop()...)
+	send := func(token, method, path string) (int, string) {
+		t.Helper()
+		r, err := http.NewRequest(method, h.url+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		body, _ := io.ReadAll(res.Body)
+		return res.StatusCode, string(body)
+	}
+	if status, body := send("a.b.c", "GET", "/api/v1/jobs"); status != 503 {
+		t.Errorf("before the provider answers: %d %s", status, body)
+	}
+	p.start(h.url)
+	token := p.accessToken("urn:carillon")
+	h.until("the server finds the provider", func() bool { status, _ := send(token, "GET", "/api/v1/whoami"); return status == 200 })
+	if _, body := send(token, "GET", "/api/v1/whoami"); !strings.Contains(body, `"actor":"person:robot"`) || !strings.Contains(body, `"role":"operator"`) || !strings.Contains(body, "shop.c*") {
+		t.Errorf("whoami: %s", body)
+	}
+	other := p.accessToken("urn:other")
+	p.end()
+	at := strings.LastIndexByte(token, '.') + 5
+	altered := token[:at] + string('A'+(token[at]-'A'+1)%26) + token[at+1:]
+	unsigned := "eyJhbGciOiJub25lIn0." + strings.Split(token, ".")[1] + "."
+	for _, c := range []struct {
+		name, token, method, path string
+		status                    int
+	}{
+		{"a job in its scope", token, "POST", "/api/v1/jobs/shop.charge/trigger", 201}, {"another", token, "POST", "/api/v1/jobs/shop.pack/trigger", 403},
+		{"more than its role", token, "GET", "/api/v1/tokens", 403}, {"a token for others", other, "GET", "/api/v1/jobs", 401},
+		{"an altered token", altered, "GET", "/api/v1/jobs", 401}, {"an unsigned token", unsigned, "GET", "/api/v1/jobs", 401},
+		{"no token", "a.b.c", "GET", "/api/v1/jobs", 401}, {"8 KiB", strings.Repeat("a", 9000), "GET", "/api/v1/jobs", 401},
+	} {
+		if status, body := send(c.token, c.method, c.path); status != c.status {
+			t.Errorf("%s: %d, want %d: %s", c.name, status, c.status, body)
+		}
+	}
 }
 
 // People sign in at a provider's own pages and have the rights of their groups; sessions outlive the provider, and the

@@ -12,13 +12,25 @@ const provider = new Provider(`http://127.0.0.1:${port}`, {
     redirect_uris: [`${server}/login/callback`],
     post_logout_redirect_uris: [`${server}/login`],
     grant_types: ["authorization_code"],
+  }, {
+    client_id: "robot",
+    client_secret: "not-a-secret-in-tests",
+    redirect_uris: [],
+    response_types: [],
+    grant_types: ["client_credentials"],
   }],
   claims: { openid: ["sub"], profile: ["name", "groups"], email: ["email", "email_verified"] },
   findAccount: (_, id) => ({
     accountId: id,
     claims: () => ({ sub: id, name: `${id} of tests`, email: `${id}@example.com`, email_verified: true, groups: groups[id] ?? [] }),
   }),
-  features: { devInteractions: { enabled: true }, rpInitiatedLogout: { enabled: true } },
+  features: { devInteractions: { enabled: true }, rpInitiatedLogout: { enabled: true }, clientCredentials: { enabled: true },
+    resourceIndicators: {
+      enabled: true,
+      defaultResource: () => [],
+      getResourceServerInfo: (_, resource) => ({ scope: "", audience: resource, accessTokenFormat: "jwt", accessTokenTTL: 300 }),
+    },
+  },
   pkce: { required: () => true },
   cookies: { keys: ["keys of tests"] },
 });
