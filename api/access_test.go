@@ -371,6 +371,35 @@ func TestScopeOnEveryRoute(t *testing.T) {
 	}
 }
 
+// Requests of people keep a session in use; those that an open page sends by itself do not.
+func TestOpenPagesKeepNoSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGuarded(t)
+		cookie, _, err := g.access.SignIn(httptest.NewRequest("POST", "/login", nil), g.tokens["operator"])
+		if err != nil {
+			t.Fatal(err)
+		}
+		seen := func() time.Time {
+			t.Helper()
+			list, err := g.store.Sessions(t.Context(), jobs.DefaultTenant)
+			if err != nil || len(list) != 1 {
+				t.Fatal(list, err)
+			}
+			return list[0].Seen
+		}
+		began := seen()
+		time.Sleep(2 * time.Minute)
+		for _, headers := range [][]string{{"X-Fragment", "1"}, {"Accept", "text/event-stream"}} {
+			if a := g.send("GET", "/api/v1/whoami", "", append(headers, "Cookie", "carillon_session="+cookie)...); a.StatusCode != 200 || !seen().Equal(began) {
+				t.Errorf("%v: %d, seen %v later", headers, a.StatusCode, seen().Sub(began))
+			}
+		}
+		if a := g.send("GET", "/api/v1/whoami", "", "Cookie", "carillon_session="+cookie); a.StatusCode != 200 || seen().Sub(began) != 2*time.Minute {
+			t.Errorf("a request: %d, seen %v later", a.StatusCode, seen().Sub(began))
+		}
+	})
+}
+
 // Rows 53 and 59: what a browser keeps, and what it may do with it.
 func TestSession(t *testing.T) {
 	g := newGuarded(t)

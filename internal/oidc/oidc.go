@@ -46,8 +46,8 @@ type Config struct {
 	Name     string   // claim with the person's name; default "name"
 	Rules    []Rule   // who gets which rights; without a matching one a person gets none
 	Audience string   // of access tokens that the API accepts; "" = it accepts none
-	Callback string   // URL of this server to which the provider returns browsers
-	SignOut  string   // URL of this server to which it returns them after signing out
+	Callback string   // URL of this server to which the provider returns browsers; package embed sets it
+	SignOut  string   // URL of this server to which it returns them after signing out; the same
 	Logger   *slog.Logger
 }
 

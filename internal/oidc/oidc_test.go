@@ -44,6 +44,7 @@ func TestRetries(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- p.Run(ctx) }()
 		time.Sleep(200 * time.Second)
+		synctest.Wait()
 		if want := []int{0, 1, 3, 7, 15, 31, 63, 123, 183}; !slices.Equal(asked, want) {
 			t.Errorf("asked after %v s, want %v", asked, want)
 		}

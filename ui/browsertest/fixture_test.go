@@ -47,7 +47,9 @@ func build(t *testing.T, c embed.Config, js ...jobs.Job) *fixture {
 	c.Node, c.Worker = "node-1", worker.Config{App: "shop", Name: "till-1", Slots: 16, Grace: time.Second}
 	c.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	server := httptest.NewUnstartedServer(nil)
-	c.Address = "http://" + server.Listener.Addr().String()
+	if c.SignIn != nil { // the provider sends browsers back there
+		c.Address = "http://" + server.Listener.Addr().String()
+	}
 	s, err := embed.Start(ctx, c, js...)
 	if err != nil {
 		t.Fatal(err)
