@@ -15,7 +15,8 @@ import (
 // HMAC-SHA256, with the secret, of t, a dot and the body.
 const SignatureHeader = "Carillon-Signature"
 
-func sign(secret []byte, at time.Time, body []byte) string {
+// Sign returns the SignatureHeader of a body that is sent at a time.
+func Sign(secret []byte, at time.Time, body []byte) string {
 	t := strconv.FormatInt(at.Unix(), 10)
 	return "t=" + t + ",v1=" + hex.EncodeToString(mac(secret, t, body))
 }

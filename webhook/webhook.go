@@ -328,7 +328,7 @@ func (p *Poster) post(ctx context.Context, e Event, body []byte) (wait time.Dura
 	request.Header.Set("User-Agent", "carillon-webhook")
 	request.Header.Set("Carillon-Event-Id", e.ID)
 	if p.cfg.Secret != nil {
-		request.Header.Set(SignatureHeader, sign(p.cfg.Secret, time.Now(), body))
+		request.Header.Set(SignatureHeader, Sign(p.cfg.Secret, time.Now(), body))
 	}
 	answer, err := p.client.Do(request)
 	if err != nil {
