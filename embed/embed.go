@@ -100,7 +100,8 @@ type Config struct {
 	// a free port. Not with Bus.
 	Server *embedded.Server
 
-	// OnFailure configures the webhook for failed runs, missed due times and paused jobs; without a URL it sends none.
+	// OnFailure configures notifications of failed runs, missed due times and paused jobs; without URL and Deliver, none
+	// are sent.
 	OnFailure webhook.Config
 
 	// RaftLog selects what stores the Raft log of a new Dir: "wal" (the default) or "boltdb", which takes twice the time of
@@ -262,7 +263,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		calls := bus.InTerm(node, term)
 		return errors.Join(busstore.Serve(ctx, calls, quota.Bound(store), busstore.Config{Kept: cfg.Kept, Current: s.store.current, Logger: cfg.Logger}), s.live.serve(ctx, calls), s.serveCluster(ctx, calls))
 	}
-	if cfg.OnFailure.URL != "" {
+	if cfg.OnFailure.URL != "" || cfg.OnFailure.Deliver != nil {
 		if cfg.OnFailure.Logger == nil {
 			cfg.OnFailure.Logger = cfg.Logger
 		}

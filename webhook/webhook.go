@@ -1,4 +1,4 @@
-// Package webhook posts an event to a URL when a run has failed for good, a job has paused itself, or due times were
+// Package webhook sends an event to a URL, or to a function, when a run has failed for good, a job has paused itself, or due times were
 // missed.
 //
 // It is not promised to programs outside this module.
@@ -35,10 +35,14 @@ import (
 // MinSecret is the shortest secret, in bytes.
 const MinSecret = 16
 
-// Config is the receiver of events. URL is required.
+// Config is the receiver of events. URL or Deliver is required.
 type Config struct {
 	URL    string // http or https; user and password in it become basic authorization
 	Secret []byte // signs events, MinSecret bytes at least; nil = events are not signed
+	// Deliver sends an event once, instead of a POST to URL. An error comes with the minimum wait before a retry; negative
+	// means that a retry is useless. Address names the receiver in log lines, without secrets.
+	Deliver func(context.Context, Event) (wait time.Duration, err error)
+	Address string
 	// Interval is the minimum interval between two events of one job; later events within it are merged into one at its
 	// end, the newest with the number of the others. 0 = no limit.
 	Interval time.Duration
@@ -117,7 +121,9 @@ type recent struct {
 func New(c Config) (*Poster, error) {
 	to, err := url.Parse(c.URL)
 	switch {
-	case err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "":
+	case c.Deliver != nil && c.URL != "":
+		return nil, kernel.Invalid("events go to a URL or to Deliver, not to both")
+	case c.Deliver == nil && (err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == ""):
 		return nil, kernel.Invalid("invalid URL of the webhook: want http or https with a host") // it is not named: it may hold a secret
 	case c.Secret != nil && len(c.Secret) < MinSecret:
 		return nil, kernel.Invalid("the secret of the webhook has %d bytes: want at least %d", len(c.Secret), MinSecret)
@@ -127,7 +133,7 @@ func New(c Config) (*Poster, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Poster{cfg: c, episodes: episode.New(c.Logger), host: to.Host, queue: make(chan Event, mostWaiting), last: lastSends, recent: map[string]*recent{}, moved: make(chan struct{}, 1),
+	return &Poster{cfg: c, episodes: episode.New(c.Logger), host: cmp.Or(c.Address, to.Host), queue: make(chan Event, mostWaiting), last: lastSends, recent: map[string]*recent{}, moved: make(chan struct{}, 1),
 		client: &http.Client{Timeout: timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 			Transport: &http.Transport{DialContext: (&net.Dialer{Timeout: timeout}).DialContext, MaxIdleConnsPerHost: senders, IdleConnTimeout: time.Minute,
 				TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true}}}, nil
@@ -320,6 +326,9 @@ func (p *Poster) deliver(ctx context.Context, ending <-chan struct{}, e Event) {
 // post sends an event once. An error comes with the minimum wait before a retry; negative means that a retry is
 // useless.
 func (p *Poster) post(ctx context.Context, e Event, body []byte) (wait time.Duration, err error) {
+	if p.cfg.Deliver != nil {
+		return p.cfg.Deliver(ctx, e)
+	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, p.cfg.URL, bytes.NewReader(body))
 	if err != nil {
 		return -1, errors.New("invalid URL")

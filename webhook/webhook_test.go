@@ -3,13 +3,16 @@ package webhook
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -273,5 +276,48 @@ func TestNothingHeldIsForgotten(t *testing.T) {
 	p.take(e)
 	if first, next := <-p.queue, <-p.queue; first.More != 0 || next.More != 2 || len(p.queue) != 0 {
 		t.Errorf("sent %d and %d more, %d wait", first.More, next.More, len(p.queue))
+	}
+}
+
+// Events go to a function, with the retries of a POST.
+func TestDeliver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type call struct {
+			at time.Duration
+			id string
+		}
+		begun := time.Now()
+		var calls []call
+		p, err := New(Config{Address: "slack", Deliver: func(_ context.Context, e Event) (time.Duration, error) {
+			calls = append(calls, call{time.Since(begun), e.Event})
+			switch {
+			case e.Event == "job.paused":
+				return -1, errors.New("no such channel")
+			case len(calls) == 1:
+				return 30 * time.Second, errors.New("too many")
+			}
+			return 0, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { p.Run(ctx) })
+		p.Ended(&kernel.Run{Key: "a", State: jobs.Terminated})
+		time.Sleep(time.Minute)
+		p.Paused(&kernel.Definition{Key: "a", Paused: &kernel.Held{By: kernel.ByItself}})
+		synctest.Wait()
+		stop()
+		running.Wait()
+		if want := []call{{0, "run.terminated"}, {30 * time.Second, "run.terminated"}, {time.Minute, "job.paused"}}; !slices.Equal(calls, want) {
+			t.Errorf("calls %v, want %v", calls, want)
+		}
+		if got := p.Stats(); got.Sent != 1 || got.Failed != 1 {
+			t.Errorf("stats %+v", got)
+		}
+	})
+	if _, err := New(Config{URL: "https://example.com", Deliver: func(context.Context, Event) (time.Duration, error) { return 0, nil }}); err == nil {
+		t.Error("both a URL and a function")
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -57,9 +58,12 @@ type config struct {
 	RaftLog    string // what stores the Raft log: wal, boltdb; "" = what is there, or wal
 
 	OnFailure struct {
-		URL, SecretFile string
-		Interval        time.Duration
+		Kind, URL, SecretFile string
+		To                    []string // addresses of e-mail
+		Interval              time.Duration
 	}
+
+	SMTP struct{ Address, TLS, User, PasswordFile, From, CA string }
 
 	HTTPJobs httpJobsConfig
 
@@ -163,9 +167,17 @@ var settings = []setting{
 	{"log.level", "log-level", "info", "debug, info, warn or error", oneOf(func(c *config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},
 	{"log.format", "log-format", "auto", "text, json, or auto: text on a terminal", oneOf(func(c *config) *string { return &c.LogJSON }, "auto", "text", "json")},
 	{"shutdown.grace", "grace", "25s", "time that running jobs have to finish on shutdown", durationOf(func(c *config) *time.Duration { return &c.Grace })},
-	{"on-failure.url", "", "", "URL that receives a JSON POST for each run that fails for good", textOf(func(c *config) *string { return &c.OnFailure.URL })},
-	{"on-failure.secret-file", "", "", "file with the secret that signs these requests, readable by its owner only", textOf(func(c *config) *string { return &c.OnFailure.SecretFile })},
+	{"on-failure.kind", "", "webhook", "service that is notified of each run that fails for good: webhook, email, slack, teams, pagerduty, dingtalk, wecom or feishu", oneOf(func(c *config) *string { return &c.OnFailure.Kind }, kinds()...)},
+	{"on-failure.to", "", "", "addresses for on-failure.kind email, comma-separated", addressesOf(func(c *config) *[]string { return &c.OnFailure.To })},
+	{"on-failure.url", "", "", "URL of that service; it is not printed", textOf(func(c *config) *string { return &c.OnFailure.URL })},
+	{"on-failure.secret-file", "", "", "file with the secret that signs these requests, or with PagerDuty's integration key, readable by its owner only", textOf(func(c *config) *string { return &c.OnFailure.SecretFile })},
 	{"on-failure.min-interval", "", "1m", "minimum interval between two notifications of one job", durationOf(func(c *config) *time.Duration { return &c.OnFailure.Interval })},
+	{"smtp.address", "", "", "host:port of the server for e-mail", textOf(func(c *config) *string { return &c.SMTP.Address })},
+	{"smtp.tls", "", "starttls", "TLS to that server: starttls, tls (from the first byte) or none", oneOf(func(c *config) *string { return &c.SMTP.TLS }, alarms.StartTLS, alarms.TLS, alarms.PlainSMTP)},
+	{"smtp.user", "", "", "user at that server; default: no authentication", textOf(func(c *config) *string { return &c.SMTP.User })},
+	{"smtp.password-file", "", "", "file with the user's password, readable by its owner only", textOf(func(c *config) *string { return &c.SMTP.PasswordFile })},
+	{"smtp.from", "", "", "address of the sender of e-mail", textOf(func(c *config) *string { return &c.SMTP.From })},
+	{"smtp.ca-file", "", "", "file with certificate authorities of that server, besides the system's", textOf(func(c *config) *string { return &c.SMTP.CA })},
 	{"jobs.from", "jobs-from", "", "file, folder or URL with job definitions for carillon apply; changes are applied", jobsFrom},
 	{"jobs.every", "", "2m", "interval between two reads of jobs.from, at least 1s", setEvery},
 	{"jobs.exact", "", "false", "reset edited fields that jobs.from does not name to the code's values", boolOf(func(c *config) *bool { return &c.Jobs.Exact })},
@@ -232,6 +244,14 @@ const (
 
 func textOf(at func(*config) *string) func(*config, string) error {
 	return func(c *config, text string) error { *at(c) = text; return nil }
+}
+
+// addressesOf reads addresses of e-mail.
+func addressesOf(at func(*config) *[]string) func(*config, string) error {
+	return func(c *config, text string) error {
+		*at(c) = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
+		return nil
+	}
 }
 
 // patternsOf reads keys of jobs and patterns of keys.

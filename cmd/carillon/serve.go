@@ -26,7 +26,6 @@ import (
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
-	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -140,27 +139,6 @@ func (p *process) serve(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.Close()) }()
 	p.scheduler.Store(s)
 	return p.advised(p.group(ctx, s, f))
-}
-
-// onFailure configures notifications of failed runs. page is the address of the pages.
-func (p *process) onFailure(page string) (webhook.Config, error) {
-	on := p.cfg.OnFailure
-	c := webhook.Config{URL: on.URL, Interval: on.Interval, Page: strings.TrimSuffix(cmp.Or(p.cfg.Public, page), "/")}
-	if on.SecretFile == "" {
-		return c, nil
-	}
-	if on.URL == "" {
-		return c, usage("on-failure.secret-file needs on-failure.url")
-	}
-	secret, err := secretIn(on.SecretFile)
-	switch {
-	case err != nil:
-		return c, usage("on-failure.secret-file: %w", err)
-	case len(secret) < webhook.MinSecret:
-		return c, usage("on-failure.secret-file: the secret in %s has %d bytes: want at least %d", on.SecretFile, len(secret), webhook.MinSecret)
-	}
-	c.Secret = []byte(secret)
-	return c, nil
 }
 
 // graceOf returns the grace as a worker takes it: 0 means none, not the default.
