@@ -22,7 +22,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// now is the timestamp of Feishu's published example.
+// now dates all signatures of these tests.
 var now = time.Unix(1599360473, 0).UTC()
 
 func message() alarms.Message {
@@ -89,7 +89,8 @@ func TestEncode(t *testing.T) {
 	})
 }
 
-// The parts that each service publishes as an example. Signatures were computed with the published program.
+// Parts that services publish. Signatures were computed apart, with Python, by the published algorithms; the golden files
+// of TestEncode are this package's own output.
 func TestPublishedExamples(t *testing.T) {
 	body := func(kind alarms.Kind, m alarms.Message) string {
 		r, err := alarms.Encode(target(kind), m, now)
