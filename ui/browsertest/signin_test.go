@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/internal/tests"
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 // provider is an OpenID Connect provider that others wrote, in a process of its own.
@@ -155,6 +156,9 @@ func TestSignInAtAProvider(t *testing.T) {
 	p := newProvider(t)
 	h := build(t, embed.Config{Tokens: true, SignIn: &embed.SignIn{Issuer: p.url, ClientID: "carillon", Secret: "not-a-secret-in-tests", Label: "the test provider",
 		Rules: []embed.SignInRule{{Group: "carillon-admins", Role: "admin"}, {Group: "finance", Tenant: "finance", Role: "viewer"}, {Group: "shop", Role: "operator"}}}}, shop()...)
+	if _, _, err := h.Ops().CreateTenant(t.Context(), ann, ops.NewTenant{Name: "finance"}); err != nil {
+		t.Fatal(err)
+	}
 
 	// The server has started without it.
 	b := h.newTab(true)
