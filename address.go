@@ -128,6 +128,25 @@ func secretIn(path string) (string, error) {
 	return secret, nil
 }
 
+// tenantOf returns the tenant of the token in an address; "" = it has none, or it cannot be read.
+func tenantOf(address string) jobs.Tenant {
+	var cfg natsbus.Config
+	servers, err := read(address, &cfg)
+	if err != nil {
+		return "" // connect reports it
+	}
+	texts := []string{cfg.Token}
+	for _, u := range servers {
+		texts = append(texts, u.User.Username())
+	}
+	for _, text := range texts {
+		if tenant, _, _, ok := kernel.CutToken(text); ok {
+			return tenant
+		}
+	}
+	return ""
+}
+
 // userOf returns the name of a client: the user in an address, or "client". A user without a password is a token, and
 // tokens must not become names.
 func userOf(address string) string {

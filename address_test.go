@@ -14,10 +14,45 @@ import (
 	"github.com/carillon-scheduler/carillon"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus/embedded"
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
+
+// A worker or client of a token is of the token's tenant, unless another one is named.
+func TestTenantOfTheToken(t *testing.T) {
+	tenants := make(chan jobs.Tenant, 1)
+	server, err := embedded.Start(embedded.Config{Admit: func(_ context.Context, text string) (bus.Principal, string, error) {
+		tenant, _, _, _ := kernel.CutToken(text)
+		tenants <- tenant
+		return bus.Principal{Tenant: tenant, Role: bus.Client}, "", nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Stop() })
+	at := strings.TrimPrefix(server.URL(), "nats://")
+	const token = "carillon_acme_abcdefgh_SECRET"
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, url := range []string{"nats://" + token + "@" + at, "nats://" + at + "?token-file=" + file} {
+		c, err := carillon.Dial(url) // refused if it introduces itself as of another tenant
+		if err != nil {
+			t.Fatal(err)
+		}
+		if tenant := <-tenants; tenant != "acme" {
+			t.Errorf("the tenant is %q", tenant)
+		}
+		_ = c.Close()
+		if _, err := carillon.DialAs(url, client.Config{Tenant: "other"}); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("with the token of another tenant: %v", err)
+		}
+		<-tenants
+	}
+}
 
 // A token before the @ or in a file authenticates; without a valid token the error describes what to do.
 func TestTokensInAddresses(t *testing.T) {

@@ -1,6 +1,7 @@
 package carillon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -32,8 +33,11 @@ type Worker struct {
 // lost later is restored without a time limit. Over nats://, a token is sent in plain text unless the server requires
 // TLS; tls:// always uses TLS.
 //
+// The tenant is that of the token, unless cfg names one; without a token, the default one.
+//
 // For credential files and client certificates, make the parts yourself: natsbus.Connect, busstore.New, worker.New.
 func NewWorker(url string, cfg worker.Config, js ...jobs.Job) (*Worker, error) {
+	cfg.Tenant = cmp.Or(cfg.Tenant, tenantOf(url))
 	as, err := cfg.Principal()
 	if err != nil {
 		return nil, fmt.Errorf("carillon: %w", err)
@@ -63,16 +67,14 @@ func (w *Worker) Run(ctx context.Context) error {
 // Close closes the connection of a worker that does not run.
 func (w *Worker) Close() error { return w.client.Close() }
 
-// Dial connects to a server and makes a client for the default tenant. The URL is that of NewWorker. The client's name
+// Dial connects to a server and makes a client for the tenant of the token, or else for the default one. The URL is that of NewWorker. The client's name
 // is the URL's user, if it has a password; otherwise it is "client".
 func Dial(url string) (*client.Client, error) { return DialAs(url, client.Config{}) }
 
 // DialAs is Dial for another tenant or under another name: the Actor "client:shop" is the client "shop".
 func DialAs(url string, cfg client.Config) (*client.Client, error) {
+	cfg.Tenant = cmp.Or(cfg.Tenant, tenantOf(url), jobs.DefaultTenant)
 	as := bus.Principal{Tenant: cfg.Tenant, Role: bus.Client, Name: userOf(url)}
-	if as.Tenant == "" {
-		as.Tenant = jobs.DefaultTenant
-	}
 	if cfg.Actor != "" {
 		as.Name = strings.TrimPrefix(cfg.Actor, string(bus.Client)+":")
 	}

@@ -42,7 +42,7 @@ func grown(ctx context.Context, sizes []int, rate func(ctx context.Context, size
 // rate enqueues n runs in calls of some size, from 4 callers, and answers how many a second are done.
 func (h *fixture) rate(ctx context.Context, a noArgs, n, size int) (float64, error) {
 	begin := time.Now()
-	if err := h.bulkOf(ctx, noop, a, n, size); err != nil {
+	if err := h.bulkOf(ctx, h.client, noop, a, n, size); err != nil {
 		return 0, err
 	}
 	took, err := h.settled(ctx, begin)
@@ -94,7 +94,7 @@ func backlog(ctx context.Context, h *fixture) (map[string]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := h.bulkOf(ctx, noop, hundred, others+n-waiting, 1000); err != nil {
+		if err := h.bulkOf(ctx, h.client, noop, hundred, others+n-waiting, 1000); err != nil {
 			return nil, err
 		}
 		full, err := h.live()

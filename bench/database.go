@@ -197,7 +197,7 @@ func held(ctx context.Context, h *fixture) (map[string]float64, error) {
 		bulk := make(chan error, 1)
 		go func() {
 			for time.Now().Before(end) {
-				if err := h.bulkOf(ctx, noop, hundred, number(2_000), 500); err != nil {
+				if err := h.bulkOf(ctx, h.client, noop, hundred, number(2_000), 500); err != nil {
 					bulk <- err
 					return
 				}

@@ -8,11 +8,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // steady enqueues one run of a job after the other at a rate, and returns how long each waited for its handler.
-func (h *fixture) steady(ctx context.Context, job jobs.Trigger[noArgs], a noArgs, perSecond int, length time.Duration) ([]time.Duration, error) {
+func (h *fixture) steady(ctx context.Context, c *client.Client, job jobs.Trigger[noArgs], a noArgs, perSecond int, length time.Duration) ([]time.Duration, error) {
 	a.Report = true
 	asked := map[jobs.ID]time.Time{}
 	var mu sync.Mutex
@@ -27,7 +28,7 @@ func (h *fixture) steady(ctx context.Context, job jobs.Trigger[noArgs], a noArgs
 		}
 		wg.Go(func() {
 			at := time.Now()
-			if _, err := h.client.Enqueue(ctx, request); err != nil {
+			if _, err := c.Enqueue(ctx, request); err != nil {
 				fmt.Fprintln(os.Stderr, "enqueue:", err)
 				return
 			}
@@ -64,14 +65,14 @@ func uneven(ctx context.Context, h *fixture) (map[string]float64, error) {
 	if *count > 0 {
 		length = time.Second
 	}
-	alone, err := h.steady(ctx, noop, a, 500, length)
+	alone, err := h.steady(ctx, h.client, noop, a, 500, length)
 	if err != nil {
 		return nil, err
 	}
 	if err := h.hireFor(ctx, post{Slots: 10, Slower: 10}); err != nil {
 		return nil, err
 	}
-	both, err := h.steady(ctx, noop, a, 500, length)
+	both, err := h.steady(ctx, h.client, noop, a, 500, length)
 	return map[string]float64{"alone_p50_ms": percentile(alone, .5), "alone_p99_ms": percentile(alone, .99), "start_p50_ms": percentile(both, .5),
 		"start_p99_ms": percentile(both, .99), "start_max_ms": percentile(both, 1), "jobs": float64(len(both))}, err
 }
@@ -92,7 +93,7 @@ func deadHost(ctx context.Context, h *fixture) (map[string]float64, error) {
 	defer dies.Stop()
 	a := hundred
 	a.Millis = 20
-	waits, err := h.steady(ctx, noop, a, 300, length)
+	waits, err := h.steady(ctx, h.client, noop, a, 300, length)
 	late := 0
 	for _, w := range waits {
 		if w > time.Second {
@@ -123,7 +124,7 @@ func flooded(ctx context.Context, h *fixture) (map[string]float64, error) {
 	}()
 	var waits []time.Duration
 	for {
-		some, err := h.steady(ctx, jobs.Trigger[noArgs]("quiet.noop"), hundred, 10, time.Second)
+		some, err := h.steady(ctx, h.client, jobs.Trigger[noArgs]("quiet.noop"), hundred, 10, time.Second)
 		if err != nil {
 			return nil, err
 		}

@@ -41,6 +41,7 @@ type fixture struct {
 	bus     *exec.Cmd   // NATS outside the server; nil = inside
 	workers []*exec.Cmd
 	client  *client.Client
+	token   string       // with which the server is asked; "" = it requires none
 	pushes  atomic.Int64 // messages of pushes, once they are counted
 
 	looked sync.WaitGroup // looks of the server at itself
@@ -55,6 +56,7 @@ type setup struct {
 	store    string  // URL of a database that keeps the rows; "" = the data directory
 	external bool    // NATS runs in a process of its own
 	nodes    int     // of a cluster; 0 = one server alone
+	auth     bool    // the server requires tokens
 	db       *server // the database, if it is the fixture's own; nil = there is none
 }
 
@@ -86,7 +88,12 @@ func build(ctx context.Context, on setup) (*fixture, error) {
 			return nil, err
 		}
 	}
-	if h.client, err = carillon.Dial(h.url()); err != nil {
+	if on.auth {
+		err = h.firstToken(ctx)
+	} else {
+		h.client, err = carillon.Dial(h.url())
+	}
+	if err != nil {
 		h.close()
 		return nil, err
 	}
@@ -138,6 +145,9 @@ func (h *fixture) serve(ctx context.Context) error {
 	}
 	if h.store != "" {
 		args = append(args, "--store", h.store)
+	}
+	if h.auth {
+		args = append(args, "--auth", "on")
 	}
 	if h.nodes > 1 {
 		args = append(args, "--node", "n1", "--cluster", freePair())
@@ -219,7 +229,10 @@ type post struct {
 // hire starts a worker process and reads its output.
 func (h *fixture) hire(ctx context.Context) error { return h.hireFor(ctx, post{Slots: *slots}) }
 
-func (h *fixture) hireFor(ctx context.Context, p post) error {
+func (h *fixture) hireFor(ctx context.Context, p post) error { return h.hireAt(ctx, h.url(), p) }
+
+// hireAt is hireFor with an address of the bus.
+func (h *fixture) hireAt(ctx context.Context, url string, p post) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -234,7 +247,7 @@ func (h *fixture) hireFor(ctx context.Context, p post) error {
 		return err
 	}
 	c := exec.CommandContext(ctx, self, "-profile="+*profile)
-	c.Env = append(os.Environ(), workEnv+"="+h.url(), postEnv+"="+string(text))
+	c.Env = append(os.Environ(), workEnv+"="+url, postEnv+"="+string(text))
 	c.Stderr, c.SysProcAttr = os.Stderr, bound()
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -285,14 +298,26 @@ func (h *fixture) dismiss() {
 }
 
 func (h *fixture) get(path string) (string, error) {
-	r, err := http.Get("http://" + h.http + path)
+	q, err := http.NewRequest("GET", "http://"+h.http+path, nil)
+	if err != nil {
+		return "", err
+	}
+	return h.send(q)
+}
+
+// send sends a request with the token, if there is one.
+func (h *fixture) send(q *http.Request) (string, error) {
+	if h.token != "" {
+		q.Header.Set("Authorization", "Bearer "+h.token)
+	}
+	r, err := http.DefaultClient.Do(q)
 	if err != nil {
 		return "", err
 	}
 	defer r.Body.Close()
 	b, err := io.ReadAll(r.Body)
 	if err == nil && r.StatusCode >= 300 {
-		err = fmt.Errorf("%s: %s %s", path, r.Status, b)
+		err = fmt.Errorf("%s: %s %s", q.URL.Path, r.Status, b)
 	}
 	return string(b), err
 }

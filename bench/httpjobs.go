@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -43,7 +44,7 @@ func httpJobs(ctx context.Context, h *fixture) (map[string]float64, error) {
 		return nil, err
 	}
 	n := number(50_000)
-	if err := h.bulkOf(ctx, ask, hundred, n/10, *size); err != nil { // warm up
+	if err := h.bulkOf(ctx, h.client, ask, hundred, n/10, *size); err != nil { // warm up
 		return nil, err
 	}
 	if _, err := h.settled(ctx, time.Now()); err != nil {
@@ -51,7 +52,7 @@ func httpJobs(ctx context.Context, h *fixture) (map[string]float64, error) {
 	}
 	h.profile()
 	cpu, begin, before := h.cpu(), time.Now(), asked.Load()
-	if err := h.bulkOf(ctx, ask, hundred, n, *size); err != nil {
+	if err := h.bulkOf(ctx, h.client, ask, hundred, n, *size); err != nil {
 		return nil, err
 	}
 	all, err := h.settled(ctx, begin)
@@ -93,18 +94,19 @@ func (h *fixture) hireHTTP(ctx context.Context) error {
 }
 
 func (h *fixture) post(ctx context.Context, path, body string) error {
+	return h.create(ctx, path, body, nil)
+}
+
+// create is post with a response, which it decodes.
+func (h *fixture) create(ctx context.Context, path, body string, into any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+h.http+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/json")
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
+	text, err := h.send(r)
+	if err != nil || into == nil {
 		return err
 	}
-	defer a.Body.Close()
-	if text, _ := io.ReadAll(a.Body); a.StatusCode >= 300 {
-		return fmt.Errorf("%s: %s %s", path, a.Status, text)
-	}
-	return nil
+	return json.Unmarshal([]byte(text), into)
 }

@@ -22,6 +22,7 @@
 //	go run . onekey      1,000 runs of one job through one slot
 //	go run . uneven      two workers, of which one is ten times slower
 //	go run . deadhost    three workers under load, of which one's machine dies
+//	go run . tenants     one tenant's ten runs a second, alone and while another one enqueues a million
 //	go run . flooded     one app's ten runs a second while another one enqueues 200,000 at once
 //	go run . pages       how fast pages are with a million finished runs, and what 200 dashboards cost
 //	go run . definitions a million recurring jobs: to register, to keep, to start again with
@@ -129,7 +130,7 @@ func begin() error {
 // scenarios are those that only we run: each has a cluster of its own.
 var scenarios = map[string]func(context.Context, *fixture) (map[string]float64, error){
 	"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey, "pages": pages,
-	"uneven": uneven, "deadhost": deadHost, "flooded": flooded,
+	"uneven": uneven, "deadhost": deadHost, "flooded": flooded, "tenants": tenantsFlooded,
 	"definitions": definitions, "idle": idle, "finished": finished, "takeover": takeover, "tenmillion": tenMillion, "held": held, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
 }
 

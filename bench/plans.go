@@ -54,7 +54,7 @@ var plans = map[string][]part{
 			{"carillon,carillon three", "latency200,delayed", 1, single},
 		}},
 		{name: "large", about: "a million jobs, and what a hundred thousand cost while nothing happens", alone: []string{"definitions", "idle", "heap", "onekey"}},
-		{name: "fairness", about: "a slow worker, a dead host, an app that floods", alone: []string{"uneven", "deadhost", "flooded"}},
+		{name: "fairness", about: "a slow worker, a dead host, an app that floods", alone: []string{"uneven", "deadhost", "flooded", "tenants"}},
 		{name: "finished", about: "ten million runs", alone: []string{"finished"}},
 		{name: "curves", about: "how the cost grows", turns: []turns{{"carillon", "batch,x16", 3, []int{1, 2, 3, 4}}}, alone: []string{"sizes", "payloads", "backlog"}},
 		{name: "more", about: "more callers, more jobs a second, more systems", turns: []turns{
@@ -235,7 +235,7 @@ func one(name string, out func(line)) error {
 		system += " " + *store
 		h, err = buildOn(ctx, *store)
 	} else {
-		h, err = build(ctx, setup{memory: *memory})
+		h, err = build(ctx, setup{memory: *memory, auth: name == "tenants"})
 	}
 	if err != nil {
 		return err

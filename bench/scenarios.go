@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/client"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -57,11 +58,11 @@ func (h *fixture) live() (int, error) {
 
 // bulk enqueues n runs from some callers at the same time.
 func (h *fixture) bulk(ctx context.Context, n int) error {
-	return h.bulkOf(ctx, noop, hundred, n, *size)
+	return h.bulkOf(ctx, h.client, noop, hundred, n, *size)
 }
 
 // bulkOf is bulk of any job, with arguments, in calls of some size.
-func (h *fixture) bulkOf(ctx context.Context, job jobs.Trigger[noArgs], a noArgs, n, size int) error {
+func (h *fixture) bulkOf(ctx context.Context, c *client.Client, job jobs.Trigger[noArgs], a noArgs, n, size int) error {
 	var next atomic.Int64
 	errs := make(chan error, *callers)
 	for range *callers {
@@ -73,7 +74,7 @@ func (h *fixture) bulkOf(ctx context.Context, job jobs.Trigger[noArgs], a noArgs
 					errs <- nil
 					return
 				}
-				if _, err := job.EnqueueAll(ctx, h.client, list[:min(left, size)]); err != nil {
+				if _, err := job.EnqueueAll(ctx, c, list[:min(left, size)]); err != nil {
 					errs <- err
 					return
 				}

@@ -108,12 +108,12 @@ func TestSeconds(t *testing.T) {
 func TestCurves(t *testing.T) {
 	t.Parallel()
 	for name, wants := range map[string][]string{"sizes": {at(1), at(1000)}, "payloads": {at(100), at(100_000)}, "backlog": {at(0), at(2000)}, "idle": {"definitions"},
-		"uneven": {"jobs", "start_p99_ms"}, "deadhost": {"jobs", "start_p99_ms"}, "flooded": {"jobs", "flood_s"}} {
+		"uneven": {"jobs", "start_p99_ms"}, "deadhost": {"jobs", "start_p99_ms"}, "flooded": {"jobs", "flood_s"}, "tenants": {"jobs", "alone_p99_ms", "start_p99_ms"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
-			h, err := build(ctx, setup{memory: true})
+			h, err := build(ctx, setup{memory: name != "tenants", auth: name == "tenants"}) // a server that requires tokens stores them
 			if err != nil {
 				t.Fatal(err)
 			}

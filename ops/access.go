@@ -7,7 +7,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"slices"
-	"strings"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -21,8 +20,7 @@ import (
 var ErrNotKnown = kernel.Refuse(jobs.Forbidden, "the token is unknown, expired or revoked")
 
 const (
-	tokenPrefix = "carillon_"
-	maxToken    = 300 // bytes: longer texts are neither tokens nor cookies
+	maxCookie = 300 // bytes: longer texts are no cookies
 )
 
 // Authenticate returns the holder of a token. Tokens of workers and clients have no role here: they connect to the bus,
@@ -72,7 +70,7 @@ func (o *Ops) Seal(ctx context.Context, who Who) ([]byte, error) {
 
 // holder finds the row of a token. Whatever is wrong with it, the error is the same, and takes as long.
 func (o *Ops) holder(ctx context.Context, text string) (*kernel.Token, error) {
-	tenant, id, secret, ok := cutToken(text)
+	tenant, id, secret, ok := kernel.CutToken(text)
 	var row *kernel.Token
 	if ok {
 		t, err := o.store.Token(ctx, tenant, id)
@@ -109,20 +107,4 @@ func whoOf(t *kernel.Token) Who {
 		who.Worker, who.App = true, t.App
 	}
 	return who
-}
-
-// cutToken parses a token's text. Only the tenant's name may contain underscores.
-func cutToken(text string) (tenant jobs.Tenant, id, secret string, ok bool) {
-	rest, found := strings.CutPrefix(text, tokenPrefix)
-	i := strings.LastIndexByte(rest, '_')
-	if !found || i < 0 || len(text) > maxToken {
-		return "", "", "", false
-	}
-	rest, secret = rest[:i], rest[i+1:]
-	if i = strings.LastIndexByte(rest, '_'); i < 0 {
-		return "", "", "", false
-	}
-	tenant, id = jobs.Tenant(rest[:i]), rest[i+1:]
-	// What cannot be an ID is not looked up: a database would return an error instead of no row.
-	return tenant, id, secret, kernel.Revoke{ID: id}.Check() == nil && kernel.CheckName("tenant", string(tenant)) == nil
 }

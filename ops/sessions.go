@@ -173,7 +173,7 @@ func whoIn(s *kernel.Session) Who {
 // Session returns the session of a cookie; ErrNotKnown if there is none or it has ended. Its token may have.
 func (o *Ops) Session(ctx context.Context, cookie string) (*kernel.Session, error) {
 	tenant, secret := cutCookie(cookie)
-	if len(cookie) > maxToken || kernel.CheckName("tenant", string(tenant)) != nil {
+	if len(cookie) > maxCookie || kernel.CheckName("tenant", string(tenant)) != nil {
 		return nil, ErrNotKnown
 	}
 	s, err := o.store.Session(ctx, tenant, sessionID(secret))

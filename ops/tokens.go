@@ -34,7 +34,7 @@ func (o *Ops) Grant(ctx context.Context, who Who, want NewToken) (*kernel.Token,
 
 // TokenText returns the text for a new token.
 func TokenText(tenant jobs.Tenant) string {
-	return tokenPrefix + string(tenant) + "_" + strings.ToLower(rand.Text()[:kernel.TokenIDLen]) + "_" + rand.Text()
+	return kernel.TokenPrefix + string(tenant) + "_" + strings.ToLower(rand.Text()[:kernel.TokenIDLen]) + "_" + rand.Text()
 }
 
 // Adopt is Grant of a token whose text was generated before (by TokenText) and is stored already, such as in a file, so
@@ -46,7 +46,7 @@ func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*
 	if err := CheckTokenText(who.tenant(), text); err != nil {
 		return nil, err
 	}
-	tenant, id, secret, _ := cutToken(text)
+	tenant, id, secret, _ := kernel.CutToken(text)
 	sum := sha256.Sum256([]byte(secret))
 	t := kernel.Token{Tenant: tenant, ID: id, Name: want.Name, Role: want.Role, App: want.App, Scope: want.Scope, Hash: sum[:]}
 	if want.For > 0 {
@@ -61,7 +61,7 @@ func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*
 
 // CheckTokenText returns why a text cannot be that of a tenant's token.
 func CheckTokenText(tenant jobs.Tenant, text string) error {
-	of, _, secret, ok := cutToken(text)
+	of, _, secret, ok := kernel.CutToken(text)
 	if !ok || of != tenant || len(secret) < leastSecret {
 		return kernel.Invalid("invalid token text: want carillon_%s_ID_SECRET, with an ID of %d lower-case letters and digits and a random secret of at least %d letters and digits", tenant, kernel.TokenIDLen, leastSecret)
 	}
@@ -69,7 +69,7 @@ func CheckTokenText(tenant jobs.Tenant, text string) error {
 }
 
 // IsToken reports whether a text begins like that of a token.
-func IsToken(text string) bool { return strings.HasPrefix(text, tokenPrefix) }
+func IsToken(text string) bool { return strings.HasPrefix(text, kernel.TokenPrefix) }
 
 // leastSecret is the shortest secret of a token: that of crypto/rand.Text, 130 bits.
 const leastSecret = 26

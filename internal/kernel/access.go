@@ -27,6 +27,12 @@ func Roles() []string { return []string{RoleViewer, RoleOperator, RoleAdmin, Rol
 // TokenIDLen is the length of Token.ID.
 const TokenIDLen = 8
 
+// The text of a token is TokenPrefix, then its tenant, ID and secret with underscores between them.
+const (
+	TokenPrefix  = "carillon_"
+	MaxTokenText = 300 // bytes: longer texts are no tokens
+)
+
 // Token is a token without its secret: that is shown once and never stored; only its SHA-256 is.
 type Token struct {
 	Tenant  jobs.Tenant
@@ -100,6 +106,22 @@ func (c Revoke) Check() error { return checkTokenID(c.ID) }
 // plainName reports whether a text has 1 to most bytes of UTF-8 and no control characters.
 func plainName(text string, most int) bool {
 	return text != "" && len(text) <= most && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+}
+
+// CutToken parses a token's text. Only the tenant's name may contain underscores.
+func CutToken(text string) (tenant jobs.Tenant, id, secret string, ok bool) {
+	rest, found := strings.CutPrefix(text, TokenPrefix)
+	i := strings.LastIndexByte(rest, '_')
+	if !found || i < 0 || len(text) > MaxTokenText {
+		return "", "", "", false
+	}
+	rest, secret = rest[:i], rest[i+1:]
+	if i = strings.LastIndexByte(rest, '_'); i < 0 {
+		return "", "", "", false
+	}
+	tenant, id = jobs.Tenant(rest[:i]), rest[i+1:]
+	// What cannot be an ID is not looked up: a database would return an error instead of no row.
+	return tenant, id, secret, Revoke{ID: id}.Check() == nil && CheckName("tenant", string(tenant)) == nil
 }
 
 func checkTokenID(id string) error {
