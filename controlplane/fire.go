@@ -27,7 +27,7 @@ const (
 // fire a share each, its own, under the store's term. It sleeps until the next due time of any job, or until a
 // definition changes.
 func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(cp.cfg.Watch) // set anew before each wait
 	defer timer.Stop()
 	d := cp.duty("fire")
 	for {

@@ -173,9 +173,10 @@ func (cp *ControlPlane) tooLarge(ctx context.Context, run *kernel.Run) {
 
 // repeat pushes again what is not answered, while there is such.
 func (cp *ControlPlane) repeat(ctx context.Context, term uint64) error {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(repeatEvery)
 	defer timer.Stop()
 	b := &cp.board
+	poke(b.asked)
 	for {
 		select {
 		case <-timer.C:

@@ -16,7 +16,7 @@ const releaseMost = 1000
 // release handles due runs: delayed runs become Enqueued, retries queue. It sleeps until the next wake time, or until a
 // commit brings an earlier one.
 func (cp *ControlPlane) release(ctx context.Context) error {
-	timer := time.NewTimer(0)
+	timer := time.NewTimer(cp.cfg.Watch) // set anew before each wait
 	defer timer.Stop()
 	d := cp.duty("release")
 	for {

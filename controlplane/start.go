@@ -34,8 +34,8 @@ func (p *proposal) size() int { return len(p.starts) + len(p.expand) + len(p.uns
 // start starts ready runs on workers with free slots, whenever there may be some.
 func (cp *ControlPlane) start(ctx context.Context, term uint64) error {
 	free := make(chan struct{}, startsAtOnce)
-	opens := time.NewTimer(0)
-	defer opens.Stop()
+	opens := time.NewTimer(time.Hour)
+	opens.Stop() // until a rate has runs wait
 	for {
 		select {
 		case <-cp.board.changed:
