@@ -10,17 +10,20 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// dissolveEvery is how often tenants are looked for whose rows are still to be deleted.
-const dissolveEvery = time.Minute
+// How often tenants are looked for that are still to be deleted: while the archive has something of one, soon again.
+const (
+	dissolveEvery = time.Minute
+	dissolveAgain = time.Second
+)
 
 // dissolve deletes the rows of deleted tenants, in small commits.
 func (cp *ControlPlane) dissolve(ctx context.Context) error {
-	ticker := time.NewTicker(dissolveEvery)
-	defer ticker.Stop()
+	timer := time.NewTimer(dissolveEvery) // set anew before each wait
+	defer timer.Stop()
 	d := cp.duty("dissolve")
 	for {
 		d.begin()
-		err := cp.dissolveAll(ctx)
+		left, err := cp.dissolveAll(ctx)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -30,8 +33,11 @@ func (cp *ControlPlane) dissolve(ctx context.Context) error {
 		if err := d.end(err); err != nil {
 			return err
 		}
+		if timer.Reset(dissolveEvery); left {
+			timer.Reset(dissolveAgain)
+		}
 		select {
-		case <-ticker.C:
+		case <-timer.C:
 		case <-cp.dissolving:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -39,10 +45,11 @@ func (cp *ControlPlane) dissolve(ctx context.Context) error {
 	}
 }
 
-func (cp *ControlPlane) dissolveAll(ctx context.Context) error {
+// dissolveAll reports whether a tenant is left of which the archive has something.
+func (cp *ControlPlane) dissolveAll(ctx context.Context) (left bool, err error) {
 	tenants, err := cp.cfg.Store.Tenants(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, g := range tenants {
 		if !g.Tenancy.Deleted.On {
@@ -51,26 +58,29 @@ func (cp *ControlPlane) dissolveAll(ctx context.Context) error {
 		began := time.Now()
 		gone, err := cp.dissolveOne(ctx, g.Tenant)
 		if err != nil {
-			return err
+			return left, err
 		}
-		if gone {
+		if left = left || !gone; gone {
 			cp.log.Info("a tenant is deleted", "tenant", g.Tenant, "actor", g.Tenancy.Deleted.By, "took", time.Since(began))
 		}
 	}
-	return nil
+	return left, nil
 }
 
-// dissolveOne deletes the rows of a tenant: the jobs as such, so that all caches know, then all rows. It is gone when
-// the archive has nothing of it either: until then a new tenant of that name could see it.
+// dissolveOne deletes the rows of a tenant: the jobs as such, then, in another pass, so that caches and tables of jobs
+// have followed, all rows. It is gone when the archive has nothing of it either: until then a new tenant of that name
+// could see it.
 func (cp *ControlPlane) dissolveOne(ctx context.Context, tenant jobs.Tenant) (gone bool, err error) {
+	deleted := false
 	err = metastore.EachDefinition(ctx, cp.cfg.Store, tenant, func(part []*kernel.Definition) error {
+		deleted = deleted || len(part) > 0
 		batch := make([]kernel.Envelope, len(part))
 		for i, d := range part {
 			batch[i] = cp.envelope(tenant, kernel.Delete{Key: d.Key})
 		}
 		return cp.done(ctx, batch)
 	})
-	if err != nil {
+	if err != nil || deleted {
 		return false, err
 	}
 	for {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 
 	"github.com/oklog/run"
@@ -14,6 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/natsbus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/worker"
 	"github.com/carillon-scheduler/carillon/worker/execjob"
@@ -119,15 +121,16 @@ func (h *workerProcess) work(ctx context.Context) error {
 	if h.slots < 1 {
 		return usage("invalid --slots %d: want at least 1", h.slots)
 	}
-	cfg := worker.Config{App: h.app, Name: h.name, Slots: h.slots, Tags: h.tags, Grace: graceOf(h.cfg.Grace), Logger: h.log}
+	conf := natsbus.Config{Logger: h.log}
+	if err := h.cfg.Login.into(&conf); err != nil {
+		return err
+	}
+	cfg := worker.Config{Tenant: tenantOf(conf.Token, h.cfg.URL), App: h.app, Name: h.name, Slots: h.slots, Tags: h.tags, Grace: graceOf(h.cfg.Grace), Logger: h.log}
 	as, err := cfg.Principal()
 	if err != nil {
 		return err
 	}
-	conf := natsbus.Config{As: as, Logger: h.log}
-	if err := h.cfg.Login.into(&conf); err != nil {
-		return err
-	}
+	conf.As = as
 	b, err := natsbus.Connect(ctx, h.cfg.URL, conf)
 	if err != nil {
 		return outside(withoutUsers(h.cfg.URL), err)
@@ -160,6 +163,18 @@ func (h *workerProcess) work(ctx context.Context) error {
 		return missing
 	}
 	return nil
+}
+
+// tenantOf returns the tenant of a token, or of the one before the @ of an address; "" = there is none.
+func tenantOf(token, address string) jobs.Tenant {
+	if u, err := url.Parse(address); err == nil && token == "" {
+		token = u.User.Username()
+	}
+	tenant, _, _, ok := kernel.CutToken(token)
+	if !ok {
+		return ""
+	}
+	return tenant
 }
 
 // worker assembles the worker.
