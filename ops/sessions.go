@@ -111,7 +111,7 @@ func (o *Ops) begin(ctx context.Context, who Who, s kernel.Session) (cookie stri
 		s.Until = until
 	}
 	if _, err := o.apply(ctx, who, kernel.SignIn{Session: s}); err != nil {
-		if errors.Is(err, jobs.NotFound) { // the token was revoked meanwhile
+		if errors.Is(err, jobs.NotFound) && s.Token != "" { // the token was revoked meanwhile
 			err = ErrNotKnown
 		}
 		return "", time.Time{}, err
