@@ -104,6 +104,10 @@ type TenantPath struct {
 	Name string `path:"name" minLength:"1" maxLength:"200"`
 }
 
+type tenantList struct {
+	Items []Tenant `json:"items" nullable:"false"`
+}
+
 type tenantAnswer struct{ Body Tenant }
 
 func answerTenant(t ops.Tenant, err error) (*tenantAnswer, error) {
@@ -123,25 +127,16 @@ func (a *API) routeTenants() {
 	tags := []string{"tenants"}
 	register(a, ops.Admin, huma.Operation{OperationID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Tags: tags, Summary: "List tenants by name",
 		Description: "This and all other requests about tenants are for administrators of the server: admins of the default tenant, which is not listed."},
-		func(ctx context.Context, _ *none) (*struct {
-			Body struct {
-				Items []Tenant `json:"items" nullable:"false"`
-			}
-		}, error) {
+		func(ctx context.Context, _ *none) (*struct{ Body tenantList }, error) {
 			list, err := a.ops.Tenants(ctx, who(ctx))
 			if err != nil {
 				return nil, err
 			}
-			var out struct {
-				Body struct {
-					Items []Tenant `json:"items" nullable:"false"`
-				}
-			}
-			out.Body.Items = make([]Tenant, len(list))
+			out := tenantList{Items: make([]Tenant, len(list))}
 			for i, t := range list {
-				out.Body.Items[i] = tenantOf(t)
+				out.Items[i] = tenantOf(t)
 			}
-			return &out, nil
+			return &struct{ Body tenantList }{out}, nil
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "create-tenant", Method: http.MethodPost, Path: "/tenants", Tags: tags, DefaultStatus: http.StatusCreated,
 		Summary: "Create a tenant", Description: "The response has a token for its first admin. Refused if the server requires no authentication."},
