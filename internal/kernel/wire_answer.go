@@ -27,8 +27,9 @@ func wireEffect(c *coder, e *Effect) {
 	list(c, &e.Definitions, leastDefinition, wirePointer(wireDefinition))
 	list(c, &e.Missed, leastMissed, wirePointer(wireMissed))
 	some(c, &e.Global, func(c *coder, g *Global) { c.row(func(c *coder) { wireGlobal(c, g) }) })
-	// Four answers in one number: an older program, which knows only the first, never gets the others. A summary is
+	// Three answers in one number: an older program, which knows only the first, never gets the others. A summary is
 	// sent only to senders that asked for summaries.
+	// to those who asked for receipts.
 	said := uint64(0)
 	if e.Existing {
 		said |= 1
@@ -39,11 +40,8 @@ func wireEffect(c *coder, e *Effect) {
 	if e.Summary != nil {
 		said |= 4
 	}
-	if len(e.LedgerSeed) > 0 {
-		said |= 8
-	}
 	c.uint(&said)
-	if said > 15 {
+	if said > 7 {
 		c.fail("bad end of an effect")
 	}
 	if c.reading {
@@ -57,9 +55,6 @@ func wireEffect(c *coder, e *Effect) {
 			e.Summary = new(Summary)
 		}
 		c.row(func(c *coder) { wireReceipt(c, e.Summary) })
-	}
-	if said&8 != 0 && c.err == nil {
-		bytesOf(c, &e.LedgerSeed)
 	}
 }
 

@@ -397,7 +397,6 @@ func wireStoreRow(c *coder, s *StoreRow) {
 	number(c, &s.Turns)
 	signed(c, &s.Named)
 	signed(c, &s.NamedBefore)
-	bytesOf(c, &s.LedgerSeed)
 }
 
 func wireRow(c *coder, r *Row) {
