@@ -36,6 +36,7 @@ var floors = []struct {
 	{0, "internal/dispatch", []string{"internal/sabotage", "jobs"}},
 	{0, "internal/secretfile", []string{"internal/kernel"}},
 	{0, "internal/episode", []string{"jobs"}},
+	{0, "internal/ledgerfile", []string{"jobs", "jobs/schedule", "internal/kernel", "internal/plain", "internal/timetable"}},
 	{0, "internal/auditfile", []string{"jobs", "internal/kernel"}},
 
 	{1, "metastore", nil},

@@ -120,6 +120,7 @@ func New(c Config) *API {
 	a.routeCluster()
 	a.routeEvents()
 	a.routeBackup()
+	a.routeLedger()
 	a.routeWorker()
 	a.open("GET /livez", a.livez)
 	a.open("GET /readyz", a.probe(a.ready))

@@ -143,6 +143,8 @@ func (c *change) apply() error {
 		return c.deleteTenant(k)
 	case kernel.DropTenant:
 		return c.dropTenant(k)
+	case kernel.LedgerKey:
+		return c.ledgerKey(k)
 	case kernel.FinalizeUpgrade:
 		return c.finalizeUpgrade(k)
 	}

@@ -42,6 +42,9 @@ func (c *change) remember(before *kernel.Definition) {
 // one into the ledger: this code knows no schedules.
 func (c *change) reschedule(d, before *kernel.Definition) {
 	d.Anchor = c.at
+	if before.Policy.Schedule != "" {
+		c.scheduled(before)
+	}
 	if since := before.Since(); before.Policy.Schedule != "" && since.Before(c.at) {
 		d.Undecided = append(slices.Clip(before.Undecided), before.Earlier(c.at))
 	}

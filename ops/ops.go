@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/argschema"
@@ -84,6 +85,7 @@ type Ops struct {
 	http          func(string, []byte) (string, error)
 	seen          lately[[]Attention]
 	ahead         forecasts
+	exporting     sync.Mutex // held while a ledger is exported
 	forecastWork  time.Duration
 	sessions      SessionLimits
 	now           func() time.Time

@@ -83,14 +83,15 @@ const (
 	VerbDeleteTenant  Verb = 42
 	VerbDropTenant    Verb = 43
 
-	VerbTouch Verb = 44
+	VerbTouch     Verb = 44
+	VerbLedgerKey Verb = 45
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
 	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart",
-	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch"}
+	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)

@@ -14,6 +14,7 @@ type Effect struct {
 	Missed      []*Missed
 	Global      *Global
 	Token       *Token // as Grant made it
+	LedgerSeed  []byte // the answer to LedgerKey; secret
 	// Existing reports that nothing was done because it had been done before: the command was repeated, or its unique
 	// key is taken. The rows are the existing ones.
 	Existing bool

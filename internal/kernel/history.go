@@ -20,13 +20,19 @@ type Version struct {
 	Reason   string
 }
 
-// History is the earlier settings of a job, oldest first. The current ones are in its Definition, so a job that was
-// never changed has no history.
+// History is the earlier settings and schedules of a job, oldest first. The current ones are in its Definition, so a job
+// that was never changed has no history.
 type History struct {
 	Tenant   jobs.Tenant
 	Job      jobs.ID
 	Versions []Version
+	// Schedules are those that the job had before the current one, oldest first, at most MaxSchedules. The due times of
+	// each follow its Anchor, and the Until of the one before it, and go up to its own Until.
+	Schedules []Earlier
 }
+
+// MaxSchedules is how many earlier schedules of a job are kept.
+const MaxSchedules = 100
 
 // The limits of a job's history: the newest versions, within both. Edits are rare, and older ones are in the audit.
 const (
@@ -59,6 +65,8 @@ func wireHistory(c *coder, h *History) {
 	text(c, &h.Tenant)
 	c.id(&h.Job)
 	list(c, &h.Versions, 10, wireVersion)
+	list(c, &h.Schedules, 8, wireEarlier)
+	wireEarlierMore(c, h.Schedules)
 }
 
 func wireVersion(c *coder, v *Version) {

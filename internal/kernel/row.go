@@ -122,6 +122,8 @@ type StoreRow struct {
 	// ApplyVersion is the version of the rules in force: Apply follows no later one, and no command or field of a later
 	// one is written. Only FinalizeUpgrade raises it. See InForce.
 	ApplyVersion uint32
+	// LedgerSeed is the seed of the Ed25519 key that signs exported ledgers; nil until the first export. Secret.
+	LedgerSeed []byte
 }
 
 // InForce returns the version of the rules in force: the first one in a store without a commit.

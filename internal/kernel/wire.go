@@ -214,6 +214,8 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, k *DropTenant) { text(c, &k.Name); list(c, &k.Refs, leastRef, wireRef); c.bool(&k.Last) })
 	case VerbFinalizeUpgrade:
 		wireValue(c, v, func(c *coder, k *FinalizeUpgrade) { number(c, &k.To) })
+	case VerbLedgerKey:
+		wireValue(c, v, func(c *coder, k *LedgerKey) { bytesOf(c, &k.Seed) })
 	default:
 		if !wireNextCommand(c, verb, v) {
 			c.fail(fmt.Sprintf("unknown command %d: this program supports version %d of the rules: start a newer program", verb, ApplyVersion))

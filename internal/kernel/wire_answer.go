@@ -27,9 +27,8 @@ func wireEffect(c *coder, e *Effect) {
 	list(c, &e.Definitions, leastDefinition, wirePointer(wireDefinition))
 	list(c, &e.Missed, leastMissed, wirePointer(wireMissed))
 	some(c, &e.Global, func(c *coder, g *Global) { c.row(func(c *coder) { wireGlobal(c, g) }) })
-	// Three answers in one number: an older program, which knows only the first, never gets the others. A summary is
+	// Four answers in one number: an older program, which knows only the first, never gets the others. A summary is
 	// sent only to senders that asked for summaries.
-	// to those who asked for receipts.
 	said := uint64(0)
 	if e.Existing {
 		said |= 1
@@ -40,8 +39,11 @@ func wireEffect(c *coder, e *Effect) {
 	if e.Summary != nil {
 		said |= 4
 	}
+	if len(e.LedgerSeed) > 0 {
+		said |= 8
+	}
 	c.uint(&said)
-	if said > 7 {
+	if said > 15 {
 		c.fail("bad end of an effect")
 	}
 	if c.reading {
@@ -55,6 +57,9 @@ func wireEffect(c *coder, e *Effect) {
 			e.Summary = new(Summary)
 		}
 		c.row(func(c *coder) { wireReceipt(c, e.Summary) })
+	}
+	if said&8 != 0 && c.err == nil {
+		bytesOf(c, &e.LedgerSeed)
 	}
 }
 

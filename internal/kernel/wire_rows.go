@@ -397,6 +397,7 @@ func wireStoreRow(c *coder, s *StoreRow) {
 	number(c, &s.Turns)
 	signed(c, &s.Named)
 	signed(c, &s.NamedBefore)
+	bytesOf(c, &s.LedgerSeed)
 }
 
 func wireRow(c *coder, r *Row) {

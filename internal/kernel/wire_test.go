@@ -32,7 +32,7 @@ func commands(seed uint64) []Command {
 		filled[Drain](seed), filled[Mark](seed),
 		filled[Expect](seed), filled[Report](seed), filled[Purge](seed),
 		filled[Backfill](seed), filled[Notify](seed),
-		filled[FinalizeUpgrade](seed), filled[SetTenant](seed), filled[SuspendTenant](seed), filled[DeleteTenant](seed), filled[DropTenant](seed),
+		filled[FinalizeUpgrade](seed), filled[SetTenant](seed), filled[SuspendTenant](seed), filled[DeleteTenant](seed), filled[DropTenant](seed), filled[LedgerKey](seed),
 	}
 }
 

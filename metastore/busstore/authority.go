@@ -80,6 +80,7 @@ var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbSuspendTenant: nodesOnly,
 	kernel.VerbDeleteTenant:  nodesOnly,
 	kernel.VerbDropTenant:    nodesOnly,
+	kernel.VerbLedgerKey:     nodesOnly,
 }
 
 // mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.

@@ -36,6 +36,7 @@ import (
 //	signin SESSION ID until=+1h [idle=10m]     touch SESSION     signout SESSION     trim before=+1h [all]
 //	signin SESSION until=+1h subject=s [name=n] [email=e] rights=TENANT:role,TENANT:role [idle=10m]
 //	drain WORKER [off]     mark KEY stopped|served     finalize VERSION
+//	ledgerkey SEED
 //	calendar NAME [rules="SAT,SUN;12-25"] [zone=] [description=] [if=revision] [bundle=b] [takeover]
 //	tenant NAME [create] [title=...] [jobs=n] [waiting=n] [workers=n] [starts=10/s] [bytes=n]
 //	suspend NAME [off]     dissolve NAME     drop NAME [last]                    drop takes all rows
@@ -271,6 +272,8 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return kernel.Invite{Name: w.name(0), Secret: kernel.SecretID(or(w.take("secret"), "secret")), Until: tl.at(w.take("until"))}
 	case "join":
 		return kernel.Join{Name: w.name(0), Secret: kernel.SecretID(or(w.take("secret"), "secret")), Node: kernel.DerivedID(w.name(1)), Called: w.name(1), Address: w.take("address")}
+	case "ledgerkey":
+		return kernel.LedgerKey{Seed: secretOf(w.name(0))}
 	case "finalize":
 		return kernel.FinalizeUpgrade{To: uint32(tl.number(w.name(0)))}
 	case "drain":

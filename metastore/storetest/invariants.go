@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -42,7 +43,7 @@ func differences(a, b rows) []string {
 			found = append(found, fmt.Sprintf("%s\n became %s", say(row), say(other)))
 		} else if s, ok := row.(*kernel.StoreRow); ok {
 			now := *other.(*kernel.StoreRow)
-			if now.At = s.At; now != *s {
+			if now.At = s.At; !reflect.DeepEqual(now, *s) {
 				found = append(found, fmt.Sprintf("%+v became %+v", *s, now))
 			}
 		}

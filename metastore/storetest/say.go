@@ -66,6 +66,9 @@ func (tl *telling) result(r metastore.Result) string {
 	if r.Global != nil {
 		lines = append(lines, global(r.Global))
 	}
+	if len(r.LedgerSeed) > 0 {
+		lines = append(lines, fmt.Sprintf("ledger seed %.8x", r.LedgerSeed))
+	}
 	if r.Token != nil {
 		lines = append(lines, token(r.Token))
 	}

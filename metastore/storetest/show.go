@@ -125,6 +125,9 @@ func showVersions(tl *telling, w words) string {
 		}
 		lines = append(lines, line)
 	}
+	for _, e := range h.Schedules {
+		lines = append(lines, fmt.Sprintf("  schedule %s %s until %s, anchor %s", e.Schedule, e.Zone, since(e.Until), since(e.Anchor)))
+	}
 	return strings.Join(lines, "\n")
 }
 

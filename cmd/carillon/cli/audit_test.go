@@ -54,3 +54,40 @@ func TestAuditIsExportedAndVerified(t *testing.T) {
 		}
 	}
 }
+
+// A ledger is exported and verified without a server, and a changed one is refused.
+func TestLedgerIsExportedAndVerified(t *testing.T) {
+	t.Parallel()
+	h := open(t)
+	env := call{env: h.env()}
+	if out, errs, code := env.run("jobs", "edit", "shop.close-day", "--schedule", "@every 1s"); code != 0 {
+		t.Fatalf("edit: %d %s%s", code, out, errs)
+	}
+	until(t, "two due times are decided", func() bool {
+		out, _, _ := env.run("runs", "list", "--job", "shop.close-day", "-o", "name")
+		return strings.Count(out, "\n") >= 2
+	})
+	file, errs, code := env.run("ledger", "export", "--all", "--from", "1h")
+	if code != 0 {
+		t.Fatalf("export: %d %s", code, errs)
+	}
+	key, _, _ := env.run("ledger", "key", "-o", "name")
+	key = strings.TrimSpace(key)
+	alone := call{in: file} // without a server
+	if out, errs, code := alone.run("ledger", "verify", "-", "--key", key); code != 0 || !strings.Contains(out, "tenant default, shop.close-day, from ") {
+		t.Errorf("verify: %d %s%s\n%s", code, out, errs, file)
+	}
+	alone.in = strings.Replace(file, `"origin":"cron"`, `"origin":"misfire"`, 1)
+	if out, errs, code := alone.run("ledger", "verify", "-", "--key", key); code != 1 || !strings.Contains(errs, "does not continue line") {
+		t.Errorf("a changed ledger: %d %s%s", code, out, errs)
+	}
+	for _, args := range [][]string{{"ledger", "export", "--from", "1h"}, {"ledger", "export", "shop.close-day"}, {"ledger", "export", "shop.close-day", "--all", "--from", "1h"},
+		{"ledger", "export", "shop.close-day", "--from", "1h", "--to", "2h"}, {"ledger", "verify", "-"}, {"ledger", "verify", "-", "--key", "12"}} {
+		if _, errs, code := env.run(args...); code != 2 {
+			t.Errorf("%v: exit code %d: %s", args, code, errs)
+		}
+	}
+	if _, errs, code := env.run("ledger", "export", "shop.pack", "--from", "1h"); code != 4 || !strings.Contains(errs, "has no due times") {
+		t.Errorf("a triggered job: exit code %d: %s", code, errs)
+	}
+}

@@ -22,7 +22,7 @@ func (a *asker) backupCommand() *cobra.Command {
 			"For a scheduler whose store is a database, the error names the database's own backup command.",
 		Example: lines("carillon backup /var/backups/carillon-2026-11-21.backup", "carillon backup --data /var/lib/carillon now.backup"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
-			write := func(to io.Writer) error { return a.link.download(ctx, "/backup", to) }
+			write := func(to io.Writer) error { return a.link.download(ctx, "/backup", nil, to) }
 			if dir != "" {
 				if a.Stopped == nil {
 					return kernel.Invalid("--data is not supported by this program")

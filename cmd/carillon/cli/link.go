@@ -173,8 +173,8 @@ func (l *link) do(ctx context.Context, r request) (answer, error) {
 }
 
 // download streams a response, without a timeout.
-func (l *link) download(ctx context.Context, path string, to io.Writer) error {
-	r := request{method: http.MethodGet, path: path}
+func (l *link) download(ctx context.Context, path string, query url.Values, to io.Writer) error {
+	r := request{method: http.MethodGet, path: path, query: query}
 	q, err := l.compose(ctx, r)
 	if err != nil {
 		return err

@@ -276,7 +276,7 @@ func (a *asker) tenantsExport() *cobra.Command {
 				to = f
 			}
 			end := &lastLine{to: to}
-			if err := a.link.download(ctx, tenantPath(args[0])+"/export", end); err != nil {
+			if err := a.link.download(ctx, tenantPath(args[0])+"/export", nil, end); err != nil {
 				return err
 			}
 			if strings.TrimSpace(string(end.line)) != `{"kind":"end"}` {
