@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,16 +48,17 @@ func (p *program) ask(method, path, token, body string) (int, http.Header, []byt
 	return answer.StatusCode, answer.Header, text
 }
 
-// until asks until the status is the wanted one.
-func (p *program) until(want int, path, token string) []byte {
+// until asks until the status is the wanted one, and the body contains all texts.
+func (p *program) until(want int, path, token string, texts ...string) []byte {
 	p.t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		status, _, body := p.ask("GET", path, token, "")
-		if status == want {
+		lacks := func(text string) bool { return !strings.Contains(string(body), text) }
+		if status == want && !slices.ContainsFunc(texts, lacks) {
 			return body
 		}
 		if time.Now().After(deadline) {
-			p.t.Fatalf("%s: last %d %.300s, want %d: %s", path, status, body, want, p.out)
+			p.t.Fatalf("%s: last %d %.300s, want %d with %q: %s", path, status, body, want, texts, p.out)
 		}
 	}
 }
