@@ -78,7 +78,7 @@ func (cp *ControlPlane) ahead(batch []kernel.Envelope) (list []early, term uint6
 
 // startedEarly takes in the results of starts that their effects do not tell.
 func (cp *ControlPlane) startedEarly(list []early, created, started []metastore.Result, term uint64) {
-	var unknown proposal
+	var unknown *proposal
 	var acts dispatch.Acts
 	b := &cp.board
 	b.mu.Lock()
@@ -93,6 +93,9 @@ func (cp *ControlPlane) startedEarly(list []early, created, started []metastore.
 				b.note(run, b.current(run), now, &acts)
 			}
 		case jobs.CodeOf(err) == jobs.Unknown:
+			if unknown == nil {
+				unknown = b.proposal(s.Tenant)
+			}
 			unknown.starts = append(unknown.starts, s.Start)
 			continue
 		}
@@ -109,7 +112,14 @@ func (cp *ControlPlane) startedEarly(list []early, created, started []metastore.
 	b.lookAfter()
 	b.mu.Unlock()
 	cp.deliver(pushes)
-	if ctx, now := cp.ready.now(); len(unknown.starts) > 0 && now == term {
-		go cp.commit(ctx, term, unknown)
+	if unknown == nil {
+		return
 	}
+	if ctx, now := cp.ready.now(); now == term {
+		go cp.commit(ctx, term, unknown)
+		return
+	}
+	b.mu.Lock()
+	b.Committing(unknown.tenant, -1)
+	b.mu.Unlock()
 }

@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	// startMost is how many runs one entry starts.
+	// startMost is how many runs are chosen at once.
 	startMost = 1000
-	// startsAtOnce is how many entries with starts may be under way.
-	startsAtOnce = 4
 	// refusedPause is how long a refused start is not tried again.
 	refusedPause = time.Second / 4
 )
 
-// proposal is what one entry is to start, expand and take back.
+// proposal is what one commit is to start, expand and take back. It is of one tenant, so that none waits for what others
+// have in theirs.
 type proposal struct {
+	tenant   jobs.Tenant
 	starts   []assign.Start
 	expand   []assign.Expansion
 	unstarts []dispatch.Attempt
@@ -33,7 +33,6 @@ func (p *proposal) size() int { return len(p.starts) + len(p.expand) + len(p.uns
 
 // start starts ready runs on workers with free slots, whenever there may be some.
 func (cp *ControlPlane) start(ctx context.Context, term uint64) error {
-	free := make(chan struct{}, startsAtOnce)
 	opens := time.NewTimer(time.Hour)
 	opens.Stop() // until a rate has runs wait
 	for {
@@ -45,26 +44,25 @@ func (cp *ControlPlane) start(ctx context.Context, term uint64) error {
 		}
 		for {
 			cp.refill(ctx)
-			select {
-			case free <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-			p, pause := cp.board.propose()
-			if p.size() == 0 {
-				<-free
+			list, pause := cp.board.propose()
+			if len(list) == 0 {
 				if opens.Stop(); pause > 0 {
 					opens.Reset(pause)
 				}
 				break
 			}
 			cp.confirm(term)
-			go func() {
-				defer func() { <-free }()
-				cp.commit(ctx, term, p)
-			}()
+			for _, p := range list {
+				go cp.commit(ctx, term, p)
+			}
 		}
 	}
+}
+
+// proposal returns an empty one, which is to be committed. The lock is held.
+func (b *board) proposal(tenant jobs.Tenant) *proposal {
+	b.Committing(tenant, 1)
+	return &proposal{tenant: tenant}
 }
 
 // refill reads runs from the store for apps that can start more than is in memory.
@@ -85,33 +83,53 @@ func (cp *ControlPlane) refill(ctx context.Context) {
 	}
 }
 
-// propose takes what the next entry is to contain. Without anything, pause is how long until more may start; 0 = not
+// propose takes what the next commits are to contain. Without anything, pause is how long until more may start; 0 = not
 // known.
-func (b *board) propose() (p proposal, pause time.Duration) {
+func (b *board) propose() (list []*proposal, pause time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.term == 0 {
-		return p, 0
+		return nil, 0
 	}
 	now := b.now()
-	p.starts, p.expand = b.Starts(startMost, now), b.Expansions(now)
-	p.unstarts, b.unstart = b.unstart, nil
-	return p, b.Opens(now)
+	known := map[jobs.Tenant]*proposal{}
+	of := func(tenant jobs.Tenant) *proposal {
+		p := known[tenant]
+		if p == nil {
+			p = b.proposal(tenant)
+			known[tenant], list = p, append(list, p)
+		}
+		return p
+	}
+	for _, s := range b.Starts(startMost, now) {
+		p := of(s.Tenant)
+		p.starts = append(p.starts, s)
+	}
+	for _, e := range b.Expansions(now) {
+		p := of(e.App.Tenant)
+		p.expand = append(p.expand, e)
+	}
+	for _, a := range b.unstart {
+		p := of(a.Tenant)
+		p.unstarts = append(p.unstarts, a)
+	}
+	b.unstart = nil
+	return list, b.Opens(now)
 }
 
 // commit commits a proposal. A command with an unknown outcome is sent again until there is one: it may have started a
 // run that is to be pushed.
-func (cp *ControlPlane) commit(ctx context.Context, term uint64, p proposal) {
+func (cp *ControlPlane) commit(ctx context.Context, term uint64, p *proposal) {
 	batch := make([]kernel.Envelope, 0, p.size())
 	for _, a := range p.unstarts {
-		batch = append(batch, cp.envelope(a.Tenant, kernel.Unstart{ID: a.ID, Attempt: a.N}))
+		batch = append(batch, cp.envelope(p.tenant, kernel.Unstart{ID: a.ID, Attempt: a.N}))
 	}
 	for i := range p.starts {
 		s := &p.starts[i]
-		batch = append(batch, cp.envelope(s.Tenant, kernel.Start{ID: s.ID, Worker: s.Worker, Attempt: s.N, Term: term}))
+		batch = append(batch, cp.envelope(p.tenant, kernel.Start{ID: s.ID, Worker: s.Worker, Attempt: s.N, Term: term}))
 	}
 	for i := range p.expand {
-		batch = append(batch, cp.envelope(p.expand[i].App.Tenant, p.expand[i].Command))
+		batch = append(batch, cp.envelope(p.tenant, p.expand[i].Command))
 	}
 	all := cp.store.Apply(ctx, batch)
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -136,12 +154,13 @@ func (cp *ControlPlane) commit(ctx context.Context, term uint64, p proposal) {
 
 // committed takes in the results of a proposal that their effects do not tell: what was refused, and what had been done
 // before.
-func (cp *ControlPlane) committed(p proposal, all []metastore.Result) {
+func (cp *ControlPlane) committed(p *proposal, all []metastore.Result) {
 	b := &cp.board
 	var acts dispatch.Acts
 	var failed error
 	refused := false
 	b.mu.Lock()
+	b.Committing(p.tenant, -1)
 	now := b.now()
 	at := func(i int) *metastore.Result {
 		r := &all[i]

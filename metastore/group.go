@@ -14,29 +14,53 @@ import (
 // Group lets concurrent callers share commits, without a timer: while one commit is in flight, the next one grows. A
 // single caller on an idle store does not wait. Only large commits start while another is in flight: more small ones
 // at once would each be smaller, and cost more together.
+//
+// Tenants take turns: while several have commands, each has its part of a commit, and commits are short, so that nobody
+// waits for all that another one sent before.
 type Group struct {
 	commit   func([]kernel.Envelope) []Result
 	most     int
 	inFlight int // commits that may be under way at once
 
-	mu      sync.Mutex
-	waiting []*share
-	size    int // commands that wait
-	busy    int
-	stats   Stats
+	mu     sync.Mutex
+	lanes  []*lane // the tenants whose commands wait, in turn
+	size   int     // commands that wait
+	busy   int
+	stats  Stats
+	only   jobs.Tenant // whose commands were the last ones
+	shared time.Time   // when they were last not those of one tenant
 }
 
-// large is the part of a full commit that does not wait for the one in flight.
-const large = 8
+const (
+	// large is the part of a full commit that does not wait for the one in flight.
+	large = 8
+	// maxQueued is how many full commits may wait. More wait only when commits stall, as while a disk hangs.
+	maxQueued = 16
+	// fairMost is how many commands a commit has at most while several tenants have some, which they do until only one
+	// has had any for fairFor.
+	fairMost = 128
+	fairFor  = time.Second
+)
 
-// maxQueued is how many full commits may wait. More wait only when commits stall, as while a disk hangs.
-const maxQueued = 16
+// lane is what waits of one tenant.
+type lane struct {
+	tenant jobs.Tenant
+	shares []*share
+}
 
-// share is one caller's part of a commit.
+// share is one caller's commands of one tenant.
 type share struct {
 	batch   []kernel.Envelope
 	results []Result
+	taken   int // of the batch, by commits
+	flying  bool
 	done    chan struct{}
+}
+
+// piece is the part of a share that one commit has.
+type piece struct {
+	*share
+	from, to int
 }
 
 // NewGroup makes a Group whose commits hold at most most commands (a larger batch goes alone), with inFlight of them
@@ -57,14 +81,19 @@ func (g *Group) Stats() Stats {
 	return s
 }
 
-// Apply puts a batch into the next commit and waits for its answers. If ctx ends first, the batch is taken back while
-// it still waits, and else its outcome is unknown. While the queue is full, it is refused as Exhausted.
+// Apply puts a batch into the next commits and waits for its answers. If ctx ends first, the batch is taken back while
+// all of it still waits, and else its outcome is unknown. While the queue is full, it is refused as Exhausted.
 func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	if len(batch) == 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {
 		return Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
+	}
+	for i := 1; i < len(batch); i++ {
+		if batch[i].Tenant != batch[0].Tenant {
+			return g.applyEach(ctx, batch)
+		}
 	}
 	s := &share{batch: batch, done: make(chan struct{})}
 	g.mu.Lock()
@@ -73,9 +102,9 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 		g.mu.Unlock()
 		return Refused(batch, kernel.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stalled; try again", waiting, limit))
 	}
-	g.waiting = append(g.waiting, s)
-	g.size += len(batch)
-	begins := g.busy == 0 || g.busy < g.inFlight && g.size >= g.most/large
+	g.queue(s)
+	_, most := g.limit()
+	begins := g.busy == 0 || g.busy < g.inFlight && g.size >= most/large
 	if begins {
 		g.busy++
 	}
@@ -96,17 +125,63 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	}
 }
 
-// takeBack removes a share that is not in a commit yet: its caller has gone.
+// applyEach applies a batch of several tenants: the commands of each take their turns.
+func (g *Group) applyEach(ctx context.Context, batch []kernel.Envelope) []Result {
+	parts := map[jobs.Tenant][]int{}
+	for i := range batch {
+		parts[batch[i].Tenant] = append(parts[batch[i].Tenant], i)
+	}
+	results := make([]Result, len(batch))
+	var all sync.WaitGroup
+	for _, part := range parts {
+		all.Go(func() {
+			own := make([]kernel.Envelope, len(part))
+			for n, i := range part {
+				own[n] = batch[i]
+			}
+			for n, r := range g.Apply(ctx, own) {
+				results[part[n]] = r
+			}
+		})
+	}
+	all.Wait()
+	return results
+}
+
+// queue puts a share behind the others of its tenant.
+func (g *Group) queue(s *share) {
+	tenant := s.batch[0].Tenant
+	g.size += len(s.batch)
+	if g.only != tenant && g.only != "" {
+		g.shared = time.Now()
+	}
+	g.only = tenant
+	at := slices.IndexFunc(g.lanes, func(l *lane) bool { return l.tenant == tenant })
+	if at < 0 {
+		at = len(g.lanes)
+		g.lanes = append(g.lanes, &lane{tenant: tenant})
+	}
+	g.lanes[at].shares = append(g.lanes[at].shares, s)
+}
+
+// takeBack removes a share of which no commit has a part: its caller has gone.
 func (g *Group) takeBack(s *share) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	at := slices.Index(g.waiting, s)
-	if at < 0 {
+	if s.taken > 0 {
 		return false
 	}
-	g.waiting = slices.Delete(g.waiting, at, at+1)
-	g.size -= len(s.batch)
-	return true
+	for i, l := range g.lanes {
+		if at := slices.Index(l.shares, s); at >= 0 {
+			l.shares = slices.Delete(l.shares, at, at+1)
+			g.size -= len(s.batch)
+			if len(l.shares) == 0 {
+				g.lanes = slices.Delete(g.lanes, i, i+1)
+			}
+			return true
+		}
+	}
+	return false
 }
 
 // run commits until no share waits.
@@ -122,54 +197,123 @@ func (g *Group) runOnce() {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if len(g.waiting) > 0 {
+	if g.size > 0 {
 		go g.run()
 	} else {
 		g.busy--
 	}
 }
 
-// next commits the first shares that wait. It returns false when there are none, or too few beside another commit.
+// limit returns how many commands a commit has at most, and whether for the sake of other tenants.
+func (g *Group) limit() (fair bool, most int) {
+	if len(g.lanes) > 1 || !g.shared.IsZero() && time.Since(g.shared) < fairFor {
+		return true, min(g.most, fairMost)
+	}
+	return false, g.most
+}
+
+// take returns what the next commit has: nothing if no share waits, or too few beside another commit.
+func (g *Group) take() (pieces []piece, size int) {
+	fair, most := g.limit()
+	if g.size == 0 || g.busy > 1 && g.size < most/large {
+		return nil, 0
+	}
+	for n := len(g.lanes); n > 0; n-- { // each has its part of what those before it left
+		l := g.lanes[0]
+		part := l.take(&pieces, (most-size+n-1)/n, fair)
+		if size += part; len(l.shares) == 0 {
+			g.lanes = g.lanes[1:]
+		} else {
+			g.lanes = append(g.lanes[1:], l)
+		}
+	}
+	if len(g.lanes) > 1 { // another one is first in the next commit
+		g.lanes = append(g.lanes[1:], g.lanes[0])
+	}
+	g.size -= size
+	return pieces, size
+}
+
+// take takes at most most commands, unless the first batch alone has more and is not to be split.
+func (l *lane) take(pieces *[]piece, most int, split bool) (size int) {
+	left := l.shares[:0]
+	full := false
+	for _, s := range l.shares {
+		n := len(s.batch) - s.taken
+		if !full && !s.flying {
+			switch {
+			case size+n <= most || size == 0 && !split:
+			case split:
+				n, full = most-size, true
+			default:
+				n, full = 0, true
+			}
+			if n > 0 {
+				*pieces = append(*pieces, piece{s, s.taken, s.taken + n})
+				s.taken += n
+				s.flying = true
+				size += n
+			}
+		}
+		if s.taken < len(s.batch) {
+			left = append(left, s)
+		}
+	}
+	clear(l.shares[len(left):])
+	l.shares = left
+	return size
+}
+
+// next commits what take returns; false = nothing.
 func (g *Group) next() bool {
 	// Callers that were just answered mostly send their next command at once. They go first: else one would have the
 	// next commit alone, and the others would wait for one more.
 	runtime.Gosched()
 	g.mu.Lock()
-	if len(g.waiting) == 0 || g.busy > 1 && g.size < g.most/large {
+	pieces, size := g.take()
+	if size == 0 {
 		g.busy--
 		g.mu.Unlock()
 		return false
 	}
-	n, size := 1, len(g.waiting[0].batch)
-	for n < len(g.waiting) && size+len(g.waiting[n].batch) <= g.most {
-		size += len(g.waiting[n].batch)
-		n++
-	}
-	shares := g.waiting[:n:n]
-	g.waiting = g.waiting[n:]
-	g.size -= size
 	g.mu.Unlock()
 
-	all := shares[0].batch
-	if n > 1 {
+	all := pieces[0].commands()
+	if len(pieces) > 1 {
 		all = make([]kernel.Envelope, 0, size)
-		for _, s := range shares {
-			all = append(all, s.batch...)
+		for _, p := range pieces {
+			all = append(all, p.commands()...)
 		}
 	}
 	began := time.Now()
 	results := g.commit(all)
 	took := time.Since(began)
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	g.stats.Commits++
 	g.stats.Commands += uint64(size)
 	g.stats.Sizes.Observe(float64(size))
 	g.stats.Seconds.Observe(took.Seconds())
-	g.mu.Unlock()
-	for _, s := range shares {
-		s.results = results[:len(s.batch):len(s.batch)]
-		results = results[len(s.batch):]
-		close(s.done)
+	for _, p := range pieces {
+		n := p.to - p.from
+		p.answered(results[:n:n])
+		results = results[n:]
 	}
 	return true
+}
+
+func (p piece) commands() []kernel.Envelope { return p.batch[p.from:p.to] }
+
+// answered takes in the results of a piece.
+func (p piece) answered(results []Result) {
+	s := p.share
+	s.flying = false
+	if len(results) == len(s.batch) {
+		s.results = results
+	} else {
+		s.results = append(s.results, results...)
+	}
+	if len(s.results) == len(s.batch) {
+		close(s.done)
+	}
 }

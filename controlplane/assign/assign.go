@@ -44,6 +44,7 @@ type Board struct {
 	turns   []*tenant // those with apps; the first is next
 	tenants map[jobs.Tenant]*tenant
 	rules   map[jobs.Tenant]*rule // of those with one
+	commits map[jobs.Tenant]int   // under way, with starts
 	workers map[dispatch.Worker]*member
 	expand  []Expansion
 	past    past
@@ -88,7 +89,7 @@ type Expansion struct {
 
 // New returns the board of a leader whose term begins.
 func New(lease time.Duration, now dispatch.Stamp) *Board {
-	return &Board{sender: dispatch.NewSender(lease, now), most: usual, began: now, apps: map[App]*app{}, tenants: map[jobs.Tenant]*tenant{}, rules: map[jobs.Tenant]*rule{},
+	return &Board{sender: dispatch.NewSender(lease, now), most: usual, began: now, apps: map[App]*app{}, tenants: map[jobs.Tenant]*tenant{}, rules: map[jobs.Tenant]*rule{}, commits: map[jobs.Tenant]int{},
 		workers: map[dispatch.Worker]*member{}, past: past{map[dispatch.Run]uint32{}, map[dispatch.Run]uint32{}}}
 }
 
@@ -229,6 +230,9 @@ func (b *Board) Starts(most int, now dispatch.Stamp) (list []Start) {
 		t := b.turns[0]
 		before := len(list)
 		for range t.apps {
+			if b.commits[t.name] >= commitsAtOnce {
+				break
+			}
 			a := t.apps[0]
 			t.apps = append(t.apps[1:], a)
 			if list = b.take(a, list, b.room(t.name, min(share, most-len(list)), now), now); len(list) > before {
@@ -241,6 +245,16 @@ func (b *Board) Starts(most int, now dispatch.Stamp) (list []Start) {
 		}
 	}
 	return list
+}
+
+// commitsAtOnce is how many commits with starts of one tenant may be under way: what is chosen meanwhile goes together.
+const commitsAtOnce = 4
+
+// Committing counts the commits with starts of a tenant that are under way: by is 1 as one begins, and -1 as it ends.
+func (b *Board) Committing(of jobs.Tenant, by int) {
+	if b.commits[of] += by; b.commits[of] == 0 {
+		delete(b.commits, of)
+	}
 }
 
 // take appends starts of an app.
