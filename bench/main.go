@@ -92,6 +92,9 @@ func begin() error {
 		}
 		return profiled("worker", func() error { return work(url, p) })
 	}
+	if url := os.Getenv(floodEnv); url != "" {
+		return beFlood(url)
+	}
 	names := flag.Args()
 	if len(names) == 0 {
 		flag.Usage()

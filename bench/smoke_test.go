@@ -15,7 +15,7 @@ import (
 
 // TestMain lets the test binary be the worker processes, too.
 func TestMain(m *testing.M) {
-	if os.Getenv(handEnv) != "" || os.Getenv(natsEnv) != "" || os.Getenv(workEnv) != "" { // else it would test, and start such processes, without end
+	if os.Getenv(handEnv) != "" || os.Getenv(natsEnv) != "" || os.Getenv(workEnv) != "" || os.Getenv(floodEnv) != "" { // else it would test, and start such processes, without end
 		if err := begin(); err != nil {
 			fmt.Fprintln(os.Stderr, "bench:", err)
 			os.Exit(1)

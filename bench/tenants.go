@@ -4,21 +4,47 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon"
-	"github.com/carillon-scheduler/carillon/client"
 )
 
-// tenant creates a tenant, hires a worker for it, and returns a client of it.
-func (h *fixture) tenant(ctx context.Context, name string) (*client.Client, error) {
+// floodEnv holds the address of the bus of a process that enqueues very many runs: a program of another tenant.
+const floodEnv = "CARILLON_BENCH_FLOOD"
+
+// beFlood enqueues number(1_000_000) runs.
+func beFlood(url string) error {
+	c, err := carillon.Dial(url)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return new(fixture).bulkOf(context.Background(), c, noop, hundred, number(1_000_000), *size)
+}
+
+// flood starts a process that floods, and waits until it has ended.
+func (h *fixture) flood(ctx context.Context, url string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	c := exec.CommandContext(ctx, self, "-n="+strconv.Itoa(*count), "-size="+strconv.Itoa(*size))
+	c.Env = append(os.Environ(), floodEnv+"="+url)
+	c.Stderr, c.SysProcAttr = os.Stderr, bound()
+	return c.Run()
+}
+
+// tenant creates a tenant, hires a worker for it, and returns the address of the bus for a client of it.
+func (h *fixture) tenant(ctx context.Context, name string) (string, error) {
 	var made struct {
 		Token string `json:"token"`
 	}
 	if err := h.create(ctx, "/api/v1/tenants", `{"name":"`+name+`"}`, &made); err != nil {
-		return nil, err
+		return "", err
 	}
 	h.token = made.Token // what is asked from now on is about this tenant
 	url := map[string]string{}
@@ -27,34 +53,35 @@ func (h *fixture) tenant(ctx context.Context, name string) (*client.Client, erro
 			Text string `json:"text"`
 		}
 		if err := h.create(ctx, "/api/v1/tokens", `{"name":"`+role+`","role":"`+role+`"}`, &t); err != nil {
-			return nil, err
+			return "", err
 		}
 		file := filepath.Join(h.dir, name+"."+role)
 		if err := os.WriteFile(file, []byte(t.Text), 0o600); err != nil {
-			return nil, err
+			return "", err
 		}
 		url[role] = h.url() + "?token-file=" + file
 	}
-	if err := h.hireAt(ctx, url["worker"], post{}); err != nil {
-		return nil, err
-	}
-	return carillon.Dial(url["client"])
+	return url["client"], h.hireAt(ctx, url["worker"], post{})
 }
 
 // tenantsFlooded has a tenant that enqueues ten runs a second, first alone, then while another one enqueues very many.
 func tenantsFlooded(ctx context.Context, h *fixture) (map[string]float64, error) {
 	root := h.token
-	quiet, err := h.tenant(ctx, "quiet")
+	url, err := h.tenant(ctx, "quiet")
+	if err != nil {
+		return nil, err
+	}
+	quiet, err := carillon.Dial(url)
 	if err != nil {
 		return nil, err
 	}
 	defer quiet.Close()
+	quietToken := h.token
 	h.token = root
 	loud, err := h.tenant(ctx, "loud")
 	if err != nil {
 		return nil, err
 	}
-	defer loud.Close()
 	length := 20 * time.Second
 	if *count > 0 {
 		length = time.Second
@@ -67,7 +94,7 @@ func tenantsFlooded(ctx context.Context, h *fixture) (map[string]float64, error)
 	n, begin := number(1_000_000), time.Now()
 	took := time.Duration(0)
 	go func() {
-		err := h.bulkOf(ctx, loud, noop, hundred, n, *size)
+		err := h.flood(ctx, loud)
 		if err == nil {
 			took, err = h.settled(ctx, begin)
 		}
@@ -75,10 +102,13 @@ func tenantsFlooded(ctx context.Context, h *fixture) (map[string]float64, error)
 	}()
 	var waits []time.Duration
 	for {
+		tok := h.token
+		h.token = quietToken
 		some, err := h.steady(ctx, quiet, noop, hundred, 10, time.Second)
 		if err != nil {
 			return nil, err
 		}
+		h.token = tok
 		waits = append(waits, some...)
 		select {
 		case err := <-flooding:
