@@ -24,6 +24,11 @@ func number(def int) int {
 
 // settled waits until no run is live, and answers how long that took.
 func (h *fixture) settled(ctx context.Context, begin time.Time) (time.Duration, error) {
+	return h.settledAt(ctx, begin, 20*time.Millisecond) // each look costs what tens of runs do
+}
+
+// settledAt is settled with a pause between looks.
+func (h *fixture) settledAt(ctx context.Context, begin time.Time, pause time.Duration) (time.Duration, error) {
 	for ctx.Err() == nil {
 		live, err := h.live()
 		if err != nil {
@@ -32,7 +37,7 @@ func (h *fixture) settled(ctx context.Context, begin time.Time) (time.Duration, 
 		if live == 0 {
 			return time.Since(begin), nil
 		}
-		time.Sleep(20 * time.Millisecond) // each look costs what tens of runs do
+		time.Sleep(pause)
 	}
 	return 0, fmt.Errorf("runs are still live: %w", ctx.Err())
 }

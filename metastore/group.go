@@ -27,8 +27,11 @@ type Group struct {
 	size   int     // commands that wait
 	busy   int
 	stats  Stats
-	only   jobs.Tenant // whose commands were the last ones
-	shared time.Time   // when they were last not those of one tenant
+	shared time.Time // when commands came of another tenant than those before them
+	last   struct {
+		tenant jobs.Tenant
+		at     time.Time
+	}
 }
 
 const (
@@ -36,9 +39,9 @@ const (
 	large = 8
 	// maxQueued is how many full commits may wait. More wait only when commits stall, as while a disk hangs.
 	maxQueued = 16
-	// fairMost is how many commands a commit has at most while several tenants have some, which they do until only one
-	// has had any for fairFor.
-	fairMost = 128
+	// fairPart is a tenant's part of a commit while several have commands, which they do until only one has had any for
+	// fairFor.
+	fairPart = 32
 	fairFor  = time.Second
 )
 
@@ -152,10 +155,11 @@ func (g *Group) applyEach(ctx context.Context, batch []kernel.Envelope) []Result
 func (g *Group) queue(s *share) {
 	tenant := s.batch[0].Tenant
 	g.size += len(s.batch)
-	if g.only != tenant && g.only != "" {
-		g.shared = time.Now()
+	now := time.Now()
+	if g.last.tenant != tenant && now.Sub(g.last.at) < fairFor {
+		g.shared = now
 	}
-	g.only = tenant
+	g.last.tenant, g.last.at = tenant, now
 	at := slices.IndexFunc(g.lanes, func(l *lane) bool { return l.tenant == tenant })
 	if at < 0 {
 		at = len(g.lanes)
@@ -206,8 +210,8 @@ func (g *Group) runOnce() {
 
 // limit returns how many commands a commit has at most, and whether for the sake of other tenants.
 func (g *Group) limit() (fair bool, most int) {
-	if len(g.lanes) > 1 || !g.shared.IsZero() && time.Since(g.shared) < fairFor {
-		return true, min(g.most, fairMost)
+	if len(g.lanes) > 1 || time.Since(g.shared) < fairFor {
+		return true, min(g.most, fairPart*max(1, len(g.lanes)))
 	}
 	return false, g.most
 }

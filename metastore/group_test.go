@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,11 +14,12 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// slow is a committer that takes a second and remembers how large its commits were, and how many ran at a time.
+// slow is a committer that takes a second, or as long as it is told, and remembers how large its commits were, and how many ran at a time.
 type slow struct {
 	enter         chan struct{} // holds one token: its holder may access the rest
 	sizes         []int
 	running, peak int
+	takes         time.Duration
 }
 
 func (s *slow) commit(batch []kernel.Envelope) []Result {
@@ -25,7 +28,7 @@ func (s *slow) commit(batch []kernel.Envelope) []Result {
 	s.running++
 	s.peak = max(s.peak, s.running)
 	s.enter <- struct{}{}
-	time.Sleep(time.Second)
+	time.Sleep(s.takes)
 	<-s.enter
 	s.running--
 	s.enter <- struct{}{}
@@ -37,7 +40,7 @@ func (s *slow) commit(batch []kernel.Envelope) []Result {
 }
 
 func newSlow() *slow {
-	s := &slow{enter: make(chan struct{}, 1)}
+	s := &slow{enter: make(chan struct{}, 1), takes: time.Second}
 	s.enter <- struct{}{}
 	return s
 }
@@ -187,6 +190,92 @@ func TestGroupCallerIsNotHeldUp(t *testing.T) {
 			if g.Apply(context.Background(), letters("again", 1)); len(s.sizes) != 4+i {
 				t.Errorf("commits of %v commands", s.sizes)
 			}
+		}
+	})
+}
+
+// A tenant that sends little waits for two commits at most, however much another one has sent; commits are short then,
+// and long again when the other one is alone.
+func TestGroupTakesTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlow()
+		s.takes = 10 * time.Millisecond
+		g := NewGroup(1000, 2, s.commit)
+		of := func(tenant jobs.Tenant, n int) []kernel.Envelope {
+			batch := letters(string(tenant), n)
+			for i := range batch {
+				batch[i].Tenant = tenant
+			}
+			return batch
+		}
+		done := make(chan struct{})
+		apply := func(batch []kernel.Envelope) {
+			go func() {
+				for i, r := range g.Apply(context.Background(), batch) {
+					if r.Err == nil || r.Err.Error() != batch[i].Actor {
+						t.Errorf("command %d of %s got the answer of %v", i, batch[i].Actor, r.Err)
+					}
+				}
+				done <- struct{}{}
+			}()
+			synctest.Wait()
+		}
+		apply(of("quiet", 1))
+		<-done
+		const flood = 8
+		for range flood {
+			apply(of("loud", 500))
+		}
+		for range 3 {
+			began := time.Now()
+			apply(append(of("quiet", 1), of("other", 1)...))
+			<-done // nothing of the flood has been answered whole by then
+			if took := time.Since(began); took > 3*s.takes {
+				t.Errorf("a tenant waited %v, while commits take %v; their sizes: %v", took, s.takes, s.sizes)
+			}
+		}
+		for range flood {
+			<-done
+		}
+		if len(s.sizes) < 30 || slices.Max(s.sizes[:30]) > 3*fairPart {
+			t.Errorf("commits have %v commands while tenants take turns", s.sizes)
+		}
+		time.Sleep(2 * fairFor)
+		before := len(s.sizes)
+		apply(of("loud", 900))
+		<-done
+		if len(s.sizes) != before+1 {
+			t.Errorf("a tenant that is alone again has commits of %v", s.sizes[before:])
+		}
+	})
+}
+
+// The commands of one batch are committed in their order, in whatever commits.
+func TestGroupKeepsOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var order []int
+		var commits atomic.Int64
+		g := NewGroup(1000, 2, func(batch []kernel.Envelope) []Result {
+			time.Sleep(time.Second - time.Duration(commits.Add(1))*time.Millisecond) // each overtakes one that began before
+			for _, e := range batch {
+				if e.Actor == "first" {
+					order = append(order, int(e.ID[0])<<8|int(e.ID[1]))
+				}
+			}
+			return make([]Result, len(batch))
+		})
+		g.Apply(t.Context(), []kernel.Envelope{{Tenant: "quiet"}})
+		batch := make([]kernel.Envelope, 300)
+		for i := range batch {
+			batch[i] = kernel.Envelope{Tenant: "loud", Actor: "first", ID: jobs.ID{byte(i >> 8), byte(i)}}
+		}
+		var both sync.WaitGroup
+		both.Go(func() { g.Apply(t.Context(), batch) })
+		synctest.Wait()
+		both.Go(func() { g.Apply(t.Context(), []kernel.Envelope{{Tenant: "loud"}}) }) // has a second commit under way
+		both.Wait()
+		if len(order) != len(batch) || !slices.IsSorted(order) {
+			t.Errorf("the commands were committed in the order %v", order)
 		}
 	})
 }

@@ -479,6 +479,25 @@ func TestFullWorkersNeedNoMore(t *testing.T) {
 
 }
 
+// A tenant whose starts are in several commits waits for one of them, and the others do not.
+func TestTenantCommits(t *testing.T) {
+	s := newStage(t)
+	s.worker("w", 10)
+	s.ready(2)
+	s.fill()
+	for range commitsAtOnce {
+		s.b.Committing(app1.Tenant, 1)
+	}
+	s.b.Committing("other", 1)
+	if list := s.b.Starts(10, s.now); len(list) > 0 {
+		t.Errorf("%d runs start beside %d commits", len(list), commitsAtOnce)
+	}
+	s.b.Committing(app1.Tenant, -1)
+	if list := s.b.Starts(10, s.now); len(list) != 2 {
+		t.Errorf("%d runs start once a commit is done, want 2", len(list))
+	}
+}
+
 // What was read before a run started and ended starts nothing.
 func TestReadTooEarly(t *testing.T) {
 	s := newStage(t)
