@@ -51,7 +51,7 @@ type lane struct {
 	shares []*share
 }
 
-// share is one caller's commands of one tenant.
+// share is one caller's commands.
 type share struct {
 	batch   []kernel.Envelope
 	results []Result
@@ -93,11 +93,6 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	if err := ctx.Err(); err != nil {
 		return Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", err))
 	}
-	for i := 1; i < len(batch); i++ {
-		if batch[i].Tenant != batch[0].Tenant {
-			return g.applyEach(ctx, batch)
-		}
-	}
 	s := &share{batch: batch, done: make(chan struct{})}
 	g.mu.Lock()
 	if limit := maxQueued * g.most; g.size >= limit {
@@ -128,30 +123,7 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	}
 }
 
-// applyEach applies a batch of several tenants: the commands of each take their turns.
-func (g *Group) applyEach(ctx context.Context, batch []kernel.Envelope) []Result {
-	parts := map[jobs.Tenant][]int{}
-	for i := range batch {
-		parts[batch[i].Tenant] = append(parts[batch[i].Tenant], i)
-	}
-	results := make([]Result, len(batch))
-	var all sync.WaitGroup
-	for _, part := range parts {
-		all.Go(func() {
-			own := make([]kernel.Envelope, len(part))
-			for n, i := range part {
-				own[n] = batch[i]
-			}
-			for n, r := range g.Apply(ctx, own) {
-				results[part[n]] = r
-			}
-		})
-	}
-	all.Wait()
-	return results
-}
-
-// queue puts a share behind the others of its tenant.
+// queue puts a share behind the others of its tenant: that of its first command.
 func (g *Group) queue(s *share) {
 	tenant := s.batch[0].Tenant
 	g.size += len(s.batch)
