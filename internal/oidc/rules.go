@@ -66,7 +66,7 @@ func (c claims) at(path string) any {
 
 // values returns the texts of a claim: one, or those of a list.
 func (c claims) values(path string) []string {
-	if path == "email" && c["email_verified"] == false {
+	if v := c["email_verified"]; path == "email" && (v == false || v == "false") { // some providers send a text
 		return nil // anybody may have typed it
 	}
 	switch v := c.at(path).(type) {

@@ -24,6 +24,7 @@ func TestRules(t *testing.T) {
 		{`{"sub":"1","name":"Ann","email":"root@example.com"}`, "Ann: default admin"},
 		{`{"sub":"1","email":"root@example.com","email_verified":true}`, "root@example.com: default admin"},
 		{`{"sub":"1","email":"root@example.com","email_verified":false}`, "none of []"},
+		{`{"sub":"1","email":"root@example.com","email_verified":"false"}`, "none of []"},
 		{`{"sub":"1","realm":{"roles":["boss","x"]}}`, "1: default admin"},
 		{`{"sub":"1","realm.roles":["boss"]}`, "1: default admin"},
 		{`{"sub":"1","staff":true,"name":"Ann\nLee"}`, "1: default viewer"},
