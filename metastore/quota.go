@@ -107,7 +107,10 @@ func (q *Quota) judge(ctx context.Context, s Store, e *kernel.Envelope) error {
 	case kernel.Register:
 		return q.register(ctx, s, e, &k)
 	case kernel.Backfill:
-		return q.memory.admit(0)
+		if err := q.memory.admit(0); err != nil {
+			return err
+		}
+		return q.tenant(ctx, s, e.Tenant)
 	}
 	return nil
 }

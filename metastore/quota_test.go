@@ -115,6 +115,7 @@ func TestQuotasOfATenant(t *testing.T) {
 		must(apply("acme", "person:ann", run(10)))
 		must(apply("acme", "client:one", run(10)))
 		exhausted(apply("acme", "person:ann", run(10)), "tenant acme has 3, and its limit is 3")
+		exhausted(apply("acme", "person:ann", kernel.Backfill{ID: jobs.NewID(time.Now()), Key: "a"}), "tenant acme has 3, and its limit is 3")
 		must(apply("other", "client:one", run(10_000)))
 		must(apply("acme", "person:ann", kernel.Cancel{ID: first.ID}))
 		time.Sleep(2 * time.Second) // a full purse is counted again
