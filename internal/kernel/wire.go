@@ -344,10 +344,13 @@ func decodeEnvelopes(b []byte, lenient bool) ([]Envelope, error) {
 	return batch, c.done()
 }
 
-// AppendCommand appends one command to b.
+// AppendCommand appends one command to b. As in an envelope, later fields at the end that are zero take no bytes.
 func AppendCommand(b []byte, k Command) []byte {
 	c := coder{buf: b}
 	wireCommand(&c, &k)
+	if c.end > 0 {
+		return c.buf[:c.end]
+	}
 	return c.buf
 }
 

@@ -169,6 +169,9 @@ func TestWireGolden(t *testing.T) {
 		say("row", r, AppendRow(nil, r))
 	}
 	effect := filled[Effect](7)
+	for _, run := range effect.Runs {
+		run.nextRun = nextRun{}
+	}
 	say("answer", effect, AppendAnswer(nil, &effect, nil))
 	say("answer", &Refusal{}, AppendAnswer(nil, nil, Refuse(jobs.Stale, "too late")))
 	say("envelopes", []Envelope{}, AppendEnvelopes(nil, envelopesOf(7, Cancel{ID: jobs.ID{1}}, Start{ID: jobs.ID{1}, Worker: "w", Attempt: 1}, Resume{"k"}, Lead{1, "n"})))
