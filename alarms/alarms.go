@@ -53,6 +53,11 @@ type Target struct {
 	Secret string
 }
 
+// TargetOf returns the target of a row.
+func TargetOf(t *kernel.AlarmTarget) Target {
+	return Target{Kind: Kind(t.Kind), URL: t.URL, To: t.To, Secret: t.Secret}
+}
+
 // pagerDutyURL is https://developer.pagerduty.com/docs/send-alert-event.
 const pagerDutyURL = "https://events.pagerduty.com/v2/enqueue"
 

@@ -28,6 +28,9 @@ type Config struct {
 	Allow func(netip.AddrPort) error
 }
 
+// Check returns why the configuration is invalid, or nil.
+func (c Config) Check() error { return c.SMTP.check() }
+
 // Sender sends messages. It is safe for concurrent use.
 type Sender struct {
 	cfg    Config
@@ -36,7 +39,7 @@ type Sender struct {
 
 // NewSender returns a sender.
 func NewSender(c Config) (*Sender, error) {
-	if err := c.SMTP.check(); err != nil {
+	if err := c.Check(); err != nil {
 		return nil, err
 	}
 	dialer := &net.Dialer{Timeout: timeout}

@@ -65,6 +65,9 @@ func newGuarded(t *testing.T) *guarded {
 	g.access = api.NewAccess(o, false)
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
 	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))
+	g.apply(kernel.SetAlarmTarget{Target: kernel.AlarmTarget{Name: "holidays", Kind: "slack", URL: "https://hooks.example/1"}})
+	g.apply(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "slow", Kind: kernel.AlarmSlow, Factor: 2, Targets: []string{"holidays"}}})
+	g.apply(kernel.RaiseAlarm{Rule: "slow", Job: "billing.charge", App: "billing"})
 	g.run = g.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run().ID.String()
 	return g
 }
@@ -113,7 +116,8 @@ var bodies = map[string]string{
 	"PATCH /api/v1/jobs/{key}": `{"retries":1}`, "POST /api/v1/runs": `{"items":[{"job":"billing.charge"}]}`,
 	"PATCH /api/v1/settings": `{"recurringDebug":true}`, "POST /api/v1/tokens": `{"name":"new","role":"viewer"}`, "POST /api/v1/cluster/transfer": `{}`,
 	"POST /api/v1/jobs/{key}/rollback": `{"revision":1}`, "POST /api/v1/jobs": `{"key":"billing.new","kind":"triggered","app":"billing"}`,
-	"PUT /api/v1/calendars/{name}":      `{"rules":[]}`,
+	"PUT /api/v1/calendars/{name}":     `{"rules":[]}`,
+	"PUT /api/v1/alarm-targets/{name}": `{"kind":"slack","url":"https://hooks.example/2"}`, "PUT /api/v1/alarm-rules/{name}": `{"kind":"missed","targets":["holidays"]}`,
 	"POST /api/v1/outbox/refused/retry": `{"numbers":[1]}`, "POST /api/v1/outbox/refused/discard": `{"numbers":[1]}`,
 	"POST /api/v1/seed/jobs/{jobId}": `{"request":[{"url":"http://example.com/"}]}`, "POST /api/v1/seed/jobs/{jobId}/update": `{"request":[{"url":"http://example.com/"}]}`,
 	"POST /api/v1/jobs/{key}/backfill": `{"from":"2026-01-01T00:00:00Z"}`,
@@ -162,7 +166,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 			default:
 				g = newGuarded(t)
 			}
-			to := strings.NewReplacer("{key}", "billing.charge", "runs/{id}", "runs/"+g.run, "{id}", "zzzzzzzz", "{name}", "holidays", "{jobId}", "billing.charge").Replace(path)
+			to := strings.NewReplacer("{key}", "billing.charge", "runs/{id}", "runs/"+g.run, "{id}", "zzzzzzzz", "{number}", "1", "{name}", "holidays", "{jobId}", "billing.charge").Replace(path)
 			if path == "/api/v1/seed/jobs/{jobId}" && method == "PUT" {
 				to += "?active=1"
 			}
@@ -355,7 +359,7 @@ func TestScopeOnEveryRoute(t *testing.T) {
 		}
 		n++
 		body := bodies[method+" "+path]
-		url := strings.NewReplacer("{key}", "billing.charge", "{jobId}", "billing.charge", "{id}", g.run, "{name}", "w").Replace(path)
+		url := strings.NewReplacer("{key}", "billing.charge", "{jobId}", "billing.charge", "{id}", g.run, "{number}", "1", "{name}", "w").Replace(path)
 		if method == "PUT" { // the only one
 			url += "?active=0"
 		}

@@ -115,6 +115,7 @@ func New(c Config) *API {
 	a.routeTokens()
 	a.routeTenants()
 	a.routeCalendars()
+	a.routeAlarms()
 	a.routeOutbox()
 	a.routeForecast()
 	a.routeCluster()

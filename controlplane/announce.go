@@ -55,8 +55,6 @@ func (a announced) Apply(ctx context.Context, batch []kernel.Envelope) []metasto
 func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Result) {
 	minute := cp.cfg.Clock.Now().Unix() / 60
 	var stops []bus.Signal
-	var ended []*kernel.Run
-	var paused []*kernel.Definition
 	var sooner bool
 	var acts dispatch.Acts
 	b := &cp.board
@@ -73,9 +71,6 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 			if k, ok := batch[i].Command.(kernel.Drain); ok {
 				stops = append(stops, b.rest(batch[i].Tenant, k))
 			}
-		}
-		if leading && cp.cfg.Paused != nil {
-			paused = append(paused, gaveUp(&results[i].Effect)...)
 		}
 		if g := results[i].Global; g != nil && leading {
 			if b.tenancy(g); g.Tenancy.Deleted.On {
@@ -101,9 +96,6 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 				}
 				if step(verb, n == 0, over, run) { // before the board changes
 					cp.pulse.note(run, minute)
-					if run.State == jobs.Terminated && cp.cfg.Ended != nil {
-						ended = append(ended, run)
-					}
 				}
 				if k := b.note(run, sent, now, &acts); k != nil && verb == kernel.VerbStart && n == 0 {
 					k.ours = true
@@ -126,12 +118,6 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 	pushes := b.deliveries(acts.Push)
 	b.mu.Unlock()
 	cp.deliver(pushes)
-	for _, run := range ended {
-		cp.cfg.Ended(run)
-	}
-	for _, d := range paused {
-		cp.cfg.Paused(d)
-	}
 	poke(b.changed)
 	if sooner {
 		poke(cp.wake)
@@ -147,22 +133,6 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 			cp.log.Debug("a cancel was not signalled; the answer to the next heartbeat repeats it", "worker", s.To, "err", err)
 		}
 	}
-}
-
-// gaveUp returns the jobs that have paused themselves in a command: that happens when a run of theirs ends.
-func gaveUp(e *kernel.Effect) (list []*kernel.Definition) {
-	for _, d := range e.Definitions {
-		if d.Paused == nil || d.Paused.By != kernel.ByItself {
-			continue
-		}
-		for _, run := range e.Runs {
-			if run.Job == d.UID && run.State == jobs.Terminated && run.Ended.Equal(d.Paused.At) {
-				list = append(list, d)
-				break
-			}
-		}
-	}
-	return list
 }
 
 // remember leaves pending-update keys for what an effect changed, here and, for edits, at other nodes.

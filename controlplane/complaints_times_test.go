@@ -285,15 +285,7 @@ func TestGoQuartz119(t *testing.T) {
 // the job's key, is in the job's ledger with its reason, and has an explanation.
 func TestTemporal8087(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
-		h.stop()
-		counts := map[jobs.Key]uint64{}
-		var mu sync.Mutex
-		h.missed = func(_ jobs.Tenant, key jobs.Key, m kernel.Missed) {
-			mu.Lock()
-			defer mu.Unlock()
-			counts[key] += m.Count
-		}
-		h.start()
+		called(h, kernel.AlarmRule{Name: "missed", Kind: kernel.AlarmMissed})
 		first := time.Now().Add(time.Minute)
 		var n atomic.Int64
 		long := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
@@ -309,12 +301,13 @@ func TestTemporal8087(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		h.start()
 		time.Sleep(30 * time.Second)
-		synctest.Wait()
-		mu.Lock()
+		counts := map[jobs.Key]uint64{}
+		for _, a := range h.alarms(metastore.OpenAlarm) {
+			counts[a.Job] += a.Count
+		}
 		if counts["once"] != 8 || counts["never"] != 9 {
 			t.Errorf("reported %v, want 8 of once and 9 of never: the last minute is not late", counts)
 		}
-		mu.Unlock()
 		verbs := ops.New(ops.Config{Store: h.store, Live: planeLive{h}})
 		for at, want := range map[time.Duration]string{
 			0:                "The run of 2000-01-01T00:01:00Z is Succeeded.",

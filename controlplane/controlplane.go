@@ -18,6 +18,7 @@ import (
 
 	"github.com/oklog/run"
 
+	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -62,12 +63,10 @@ type Config struct {
 	// Copy means that the rows are a copy of this process's own, which it prunes whether it leads or not.
 	Copy bool
 
-	// Ended is called for each run that fails for good, and Paused for jobs that have paused themselves, while this
-	// process leads; Missed for due times that no process could fire in time, while it fires. They must not block.
-	// Default: none.
-	Ended  func(*kernel.Run)
-	Missed func(jobs.Tenant, jobs.Key, kernel.Missed)
-	Paused func(*kernel.Definition)
+	// Alarm sends a message to a target, once (alarms.Sender). Default: none is sent.
+	Alarm func(context.Context, alarms.Target, alarms.Message) alarms.Answer
+	// Page is the address of the pages, for links in messages; "" = they have none.
+	Page string
 
 	Lease          time.Duration // how long an attempt is a worker's without a heartbeat; default 15 s
 	HeartbeatEvery time.Duration // how often workers heartbeat; default 3 s
@@ -118,6 +117,7 @@ type ControlPlane struct {
 	nodes      nodes
 	share      standing
 	travel     travel
+	messages   messages
 	pushes     atomic.Pointer[pool.Pool[delivery]]
 	clock      offClock
 	terms      termHistory

@@ -127,13 +127,6 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 			if e.foreign {
 				cp.share.rescued.Add(uint64(len(f.Due)))
 			}
-			if cp.cfg.Missed != nil {
-				for _, m := range f.Missed { // what this commit added; the ledger's range may be longer
-					if m.Reason == kernel.MissedLate {
-						cp.cfg.Missed(e.def.Tenant, e.def.Key, m)
-					}
-				}
-			}
 		case errors.Is(r.Err, jobs.Conflict): // the store's clock, if it is another one, is not there yet
 			refused[owner[i]], pause = true, true
 			cp.episodes.Failed(slog.LevelWarn, "", "the store is behind the clock of this node", "key", e.def.Key, "err", r.Err)

@@ -406,10 +406,7 @@ func (h *fixture) all(key jobs.Key, n int, state jobs.State) {
 func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
 		var good atomic.Bool
-		h.stop()
-		var paused []jobs.Key
-		h.paused = func(d *kernel.Definition) { paused = append(paused, d.Key) }
-		h.start()
+		p := called(h, kernel.AlarmRule{Name: "tired", Kind: kernel.AlarmPaused})
 		h.worker(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error {
 			if good.Load() {
 				return nil
@@ -431,10 +428,7 @@ func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 		good.Store(false)
 		time.Sleep(20 * time.Minute)
 		h.fate("sync", "Terminated(error) Terminated(error) Terminated(error) Succeeded Succeeded Terminated(error) Terminated(error)")
-		synctest.Wait()
-		if len(paused) != 1 || paused[0] != "sync" {
-			t.Errorf("Paused was called for %v", paused)
-		}
+		p.want(t, "when it had paused itself, and was resumed", "Job sync paused itself", "Resolved: Job sync paused itself")
 	})
 }
 

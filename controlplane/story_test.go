@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/controlplane"
@@ -37,10 +38,8 @@ type fixture struct {
 	store  metastore.Store
 	stop   func() // ends the control plane
 
-	ended   func(*kernel.Run) // the control plane's Ended, or nil
-	missed  func(jobs.Tenant, jobs.Key, kernel.Missed)
-	paused  func(*kernel.Definition)
-	retain  metastore.Retainer // purges finished runs, or nil
+	alarm   func(context.Context, alarms.Target, alarms.Message) alarms.Answer // the control plane's Alarm, or nil
+	retain  metastore.Retainer                                                 // purges finished runs, or nil
 	logs    metastore.Logs
 	archive *memstore.Archive
 	done    []func()
@@ -67,7 +66,7 @@ func (h *fixture) start() {
 func (h *fixture) restartOn(b bus.Bus) {
 	h.t.Helper()
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(&h.logged, h.t.Output()), nil))
-	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Bus: b, Logger: logger, Missed: h.missed, Ended: h.ended, Paused: h.paused, Retain: h.retain, Logs: h.logs})
+	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Bus: b, Logger: logger, Alarm: h.alarm, Retain: h.retain, Logs: h.logs})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/bus/membus"
@@ -40,7 +41,6 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/trace"
 	"github.com/carillon-scheduler/carillon/ui"
-	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
 	"github.com/carillon-scheduler/carillon/worker/httpjob"
 )
@@ -100,9 +100,10 @@ type Config struct {
 	// a free port. Not with Bus.
 	Server *embedded.Server
 
-	// OnFailure configures notifications of failed runs, missed due times and paused jobs; without URL and Deliver, none
-	// are sent.
-	OnFailure webhook.Config
+	// Alarms is how messages of alarms are sent. Default of Allow: to public addresses only, at ports 80 and 443.
+	Alarms alarms.Config
+	// Page is the address of the pages, for links in these messages; "" = they have none.
+	Page string
 
 	// RaftLog selects what stores the Raft log of a new Dir: "wal" (the default) or "boltdb", which takes twice the time of
 	// a commit. A Dir with a log of the other kind is refused.
@@ -169,9 +170,9 @@ type Scheduler struct {
 	httpWorkers *httpWorkers    // serves HTTP workers
 	httpWorker  *worker.Worker  // of HTTP jobs; nil = other processes run them
 	runner      *httpjob.Runner // of httpWorker
-	poster      *webhook.Poster // nil = no webhook
-	provider    *oidc.Provider  // nil = no identity provider
-	grace       time.Duration   // of the workers
+	messages    *alarms.Sender
+	provider    *oidc.Provider // nil = no identity provider
+	grace       time.Duration  // of the workers
 	tenant      jobs.Tenant
 	keys        []jobs.Key
 	handler     http.Handler
@@ -263,15 +264,14 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		calls := bus.InTerm(node, term)
 		return errors.Join(busstore.Serve(ctx, calls, quota.Bound(store), busstore.Config{Kept: cfg.Kept, Current: s.store.current, Logger: cfg.Logger}), s.live.serve(ctx, calls), s.serveCluster(ctx, calls))
 	}
-	if cfg.OnFailure.URL != "" || cfg.OnFailure.Deliver != nil {
-		if cfg.OnFailure.Logger == nil {
-			cfg.OnFailure.Logger = cfg.Logger
-		}
-		if s.poster, err = webhook.New(cfg.OnFailure); err != nil {
-			return nil, err
-		}
-		plane.Ended, plane.Missed, plane.Paused = s.poster.Ended, s.poster.Missed, s.poster.Paused
+	if cfg.Alarms.Allow == nil {
+		cfg.Alarms.Allow = new(httpjob.Guard).Check
 	}
+	if s.messages, err = alarms.NewSender(cfg.Alarms); err != nil {
+		return nil, err
+	}
+	s.close = append(s.close, func() error { s.messages.Close(); return nil })
+	plane.Alarm, plane.Page = s.messages.Send, cfg.Page
 	if s.plane, err = controlplane.New(plane); err != nil {
 		return nil, err
 	}
@@ -286,7 +286,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return way.reaches()
 	})
 	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
-	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Sessions: sessions, Logger: cfg.Logger,
+	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Sessions: sessions, SendAlarm: s.messages.Send, Logger: cfg.Logger,
 		Authenticates: cfg.Tokens || cfg.Who != nil}
 	if s.database != nil {
 		conf.Outbox = s.database
@@ -389,16 +389,12 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 	return api.Guard(cfg.Logger, http.StripPrefix(cfg.Base, meter.Requests(aged(traced(mux)))))
 }
 
-// posted adds the metrics of the webhook.
-func (s *Scheduler) posted(add func(metrics.Value)) {
-	var n webhook.Stats
-	if s.poster != nil {
-		n = s.poster.Stats()
-	}
-	add(metrics.Value{Name: "webhook_sent_total", Help: "Failure events that the receiver accepted.", Value: float64(n.Sent)})
-	add(metrics.Value{Name: "webhook_failed_total", Help: "Failure events that the receiver did not accept after all retries.", Value: float64(n.Failed)})
-	add(metrics.Value{Name: "webhook_dropped_total", Help: "Failure events dropped because too many waited.", Value: float64(n.Dropped)})
-	add(metrics.Value{Name: "webhook_waiting", Help: "Failure events that wait to be sent.", Value: float64(n.Waiting)})
+// alarmed adds the metrics of alarms.
+func (s *Scheduler) alarmed(add func(metrics.Value)) {
+	sent, failed, open := s.plane.Messages()
+	add(metrics.Value{Name: "alarm_messages_sent_total", Help: "Messages of alarms that a target took, from this process.", Value: float64(sent)})
+	add(metrics.Value{Name: "alarm_messages_failed_total", Help: "Attempts to send a message of an alarm that failed, from this process.", Value: float64(failed)})
+	add(metrics.Value{Name: "alarms_open", Help: "Alarms that have not ended, of all tenants; 0 if this process does not lead.", Value: float64(open)})
 }
 
 // traced adds runs that a request starts to the trace in its traceparent header.

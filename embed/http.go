@@ -54,7 +54,7 @@ func (s *Scheduler) shares(add func(metrics.Value)) {
 
 // extra adds the metrics that no other part of this process has.
 func (s *Scheduler) extra(add func(metrics.Value)) {
-	s.posted(add)
+	s.alarmed(add)
 	s.shares(add)
 	var open []httpjob.Circuit
 	var refused uint64

@@ -248,3 +248,13 @@ func (e elsewhere) Tenants(ctx context.Context) ([]*kernel.Global, error) {
 func (e elsewhere) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Audit, error) { return r.Audits(ctx, q) })
 }
+
+func (e elsewhere) AlarmSettings(ctx context.Context, tenant jobs.Tenant) ([]*kernel.AlarmSettings, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.AlarmSettings, error) {
+		return r.AlarmSettings(ctx, tenant)
+	})
+}
+
+func (e elsewhere) Alarms(ctx context.Context, q metastore.AlarmQuery) ([]*kernel.Alarm, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Alarm, error) { return r.Alarms(ctx, q) })
+}

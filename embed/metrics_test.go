@@ -2,7 +2,6 @@ package embed_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"maps"
@@ -22,7 +21,6 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/ops"
-	"github.com/carillon-scheduler/carillon/webhook"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -298,67 +296,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 			t.Errorf("%s is a %s", name, m.kind)
 		}
 	}
-}
-
-// The leader sends an event for each run that fails for good, and for missed due times. Events that wait at shutdown
-// have five seconds to be sent; a machine that is too slow for that gets another try.
-func TestOnFailure(t *testing.T) {
-	for range 5 {
-		all, bad, took := eventsOf(t)
-		if len(all) == 0 && took >= 4*time.Second {
-			t.Logf("no event was sent in the %v of the shutdown", took)
-			continue
-		}
-		if len(all) != 1 || all[0].Run != bad.String() || all[0].Attempt != 2 || all[0].Error != "no" || all[0].URL != "http://here/runs/"+bad.String() {
-			t.Errorf("events: %+v", all)
-		}
-		return
-	}
-	t.Fatal("the machine is too slow to send an event in five seconds")
-}
-
-// eventsOf runs one job that succeeds and one that fails, whose run it returns, and stops the scheduler. It returns the
-// events and how long the shutdown took.
-func eventsOf(t *testing.T) (all []webhook.Event, id jobs.ID, took time.Duration) {
-	t.Helper()
-	events := make(chan webhook.Event, 10)
-	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var e webhook.Event
-		if err := json.NewDecoder(r.Body).Decode(&e); err != nil {
-			t.Log(err) // the sender gave up meanwhile, and sends it again
-			return
-		}
-		events <- e
-	}))
-	defer receiver.Close()
-	bad := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return errors.New("no") }), jobs.Options{Key: "demo.bad", Retries: 1})
-	s, err := embed.Start(t.Context(), embed.Config{OnFailure: webhook.Config{URL: receiver.URL, Page: "http://here"}}, greet(), bad)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, request := range []jobs.Request{{Key: "demo.greet", Args: []byte(`{"Name":"Ann"}`)}, {Key: "demo.bad"}} {
-		runs, err := s.Client().Enqueue(t.Context(), request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		id = runs[0].ID
-		if _, err := s.Client().Wait(t.Context(), id); err != nil && !errors.As(err, new(*jobs.RunError)) {
-			t.Fatal(err)
-		}
-	}
-	stopping := time.Now()
-	if err := s.Stop(); err != nil { // what waits is sent
-		t.Error(err)
-	}
-	took = time.Since(stopping)
-	receiver.Close() // it may still be at what the sender has given up
-	close(events)
-	for e := range events {
-		if !slices.ContainsFunc(all, func(known webhook.Event) bool { return known.ID == e.ID }) { // it may come twice
-			all = append(all, e)
-		}
-	}
-	return all, id, took
 }
 
 // The metrics cover all tenants, so only tokens of the default tenant may read them.

@@ -62,10 +62,6 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
 	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.httpWorkers.close(); idle.Wait(); stopServing() })
 	g.Add(func() error { return s.plan(planning) }, func(error) { stopPlan() })
-	if s.poster != nil { // last: it sends the events of the shutdown, too
-		posting, stopPosting := context.WithCancel(context.WithoutCancel(ctx))
-		g.Add(func() error { s.poster.Run(posting); return nil }, func(error) { stopPosting() })
-	}
 	if s.deliver != nil {
 		delivering, stopDelivery := context.WithCancel(context.WithoutCancel(ctx))
 		g.Add(func() error { return s.deliver(delivering, s.store.leads, leaders{s.store}) }, func(error) { stopDelivery() })

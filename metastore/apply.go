@@ -147,6 +147,22 @@ func (c *change) apply() error {
 		return c.ledgerKey(k)
 	case kernel.FinalizeUpgrade:
 		return c.finalizeUpgrade(k)
+	case kernel.SetAlarmTarget:
+		return c.setAlarmTarget(k)
+	case kernel.DropAlarmTarget:
+		return c.dropAlarmTarget(k)
+	case kernel.SetAlarmRule:
+		return c.setAlarmRule(k)
+	case kernel.DropAlarmRule:
+		return c.dropAlarmRule(k)
+	case kernel.RaiseAlarm:
+		return c.raiseAlarm(k)
+	case kernel.EndAlarm:
+		return c.endAlarm(k)
+	case kernel.SentAlarm:
+		return c.sentAlarm(k)
+	case kernel.PurgeAlarms:
+		return c.purgeAlarms(k)
 	}
 	return c.applyNext()
 }
@@ -213,8 +229,11 @@ func stateOf(tx Tx) kernel.StoreRow {
 func (c *change) store(run *kernel.Run, from jobs.State) {
 	if run.State != from {
 		c.tally(run)
-		if run.Terms.Failing != nil && run.State.Final() {
-			c.inRow(run)
+		if run.State.Final() {
+			if run.Terms.Failing != nil {
+				c.inRow(run)
+			}
+			c.alarms(run)
 		}
 	}
 	c.turn(run)

@@ -71,6 +71,7 @@ func (c *change) inRow(run *kernel.Run) {
 	d.Edited, d.Change = c.at, c.number()
 	c.tx.Put(&d)
 	c.effect.Definitions = append(c.effect.Definitions, &d)
+	c.alarmed(kernel.AlarmPaused, finding{d.Key, d.App, d.Paused.Reason, run.ID, 1})
 	c.auditBy(kernel.ByItself, kernel.VerbPause.String(), jobTarget(d.Key), nil, pausing(d.Paused))
 }
 

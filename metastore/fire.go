@@ -1,6 +1,8 @@
 package metastore
 
 import (
+	"fmt"
+
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -140,11 +142,15 @@ func (c *change) overOf(run *kernel.Run) {
 // miss writes a range to the ledger. One that follows right after the last, for the same reason, extends it.
 func (c *change) miss(d *kernel.Definition, m kernel.Missed) {
 	m.Tenant, m.Job, m.Key = d.Tenant, d.UID, d.Key
+	missed := m.Count
 	if !d.Missed.IsZero() {
 		last, _ := c.tx.Get(kernel.MissedRef(d.Tenant, d.UID, d.Missed)).(*kernel.Missed)
 		if last != nil && last.Reason == m.Reason && last.To.Equal(d.Cursor) {
 			m.From, m.Count = last.From, m.Count+last.Count
 		}
+	}
+	if m.Reason == kernel.MissedLate {
+		c.alarmed(kernel.AlarmMissed, finding{job: d.Key, app: d.App, n: missed, text: fmt.Sprintf("the last one at %s", stamp(m.To))})
 	}
 	d.Missed, d.Cursor = m.From, m.To
 	c.tx.Put(&m)

@@ -72,7 +72,30 @@ type Reader interface {
 	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error)
 	// Audits lists audits, newest first, or oldest first with AuditQuery.Since.
 	Audits(ctx context.Context, q AuditQuery) ([]*kernel.Audit, error)
+	// AlarmSettings is the targets, with their secrets, and rules of a tenant, or, of tenant "*", of all that have any;
+	// none if it has none.
+	AlarmSettings(ctx context.Context, tenant jobs.Tenant) ([]*kernel.AlarmSettings, error)
+	// Alarms lists alarms, newest first; not those that are pending.
+	Alarms(ctx context.Context, q AlarmQuery) ([]*kernel.Alarm, error)
 }
+
+// AlarmQuery selects alarms of a tenant; of tenant "*", of all.
+type AlarmQuery struct {
+	Tenant jobs.Tenant
+	Which  AlarmState
+	Before uint64 // page: those with a number below this
+	Limit  int    // 0 = all
+}
+
+// AlarmState selects alarms by how far they are.
+type AlarmState string
+
+// The states of alarms.
+const (
+	AnyAlarm       AlarmState = ""
+	OpenAlarm      AlarmState = "open"
+	UnsettledAlarm AlarmState = "unsettled" // open, or a target has not been told of the end
+)
 
 // AuditQuery selects audits of a tenant. Empty fields do not filter.
 type AuditQuery struct {

@@ -22,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -55,6 +56,8 @@ type Config struct {
 	// CheckHTTP validates the HTTP requests of a job. It returns the place of an error (such as request[1].url, "" =
 	// all of it) and the error; nil means that they are not checked before they run.
 	CheckHTTP func(app string, http []byte) (place string, err error)
+	// SendAlarm sends a message of an alarm, once; nil means that this process sends none.
+	SendAlarm func(context.Context, alarms.Target, alarms.Message) alarms.Answer
 	// Sessions are when sessions of browsers end.
 	Sessions SessionLimits
 	// Logger gets the changes that the audit does not have; nil means discard.
@@ -88,12 +91,13 @@ type Ops struct {
 	exporting     sync.Mutex // held while a ledger is exported
 	forecastWork  time.Duration
 	sessions      SessionLimits
+	sendAlarm     func(context.Context, alarms.Target, alarms.Message) alarms.Answer
 	now           func() time.Time
 }
 
 // New returns the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, gate: gate{c.Store}, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, sessions: c.Sessions.orDefault(), now: c.Now, authenticates: c.Authenticates}
+	o := &Ops{store: c.Store, gate: gate{c.Store}, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, sessions: c.Sessions.orDefault(), sendAlarm: c.SendAlarm, now: c.Now, authenticates: c.Authenticates}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}

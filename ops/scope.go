@@ -51,6 +51,11 @@ func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
 	case kernel.Backfill:
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
+	case kernel.EndAlarm:
+		if k.Job == "" {
+			return who.unlimited()
+		}
+		return g.permitsJob(ctx, who, e.Tenant, k.Job)
 	case kernel.Cancel:
 		return g.permitsRun(ctx, who, e.Tenant, k.ID)
 	case kernel.Release:

@@ -20,7 +20,7 @@ type outbox struct{ metastore.Outbox }
 
 // reads are the exported functions that change nothing, or nothing of jobs: those of sessions are about their caller,
 // and reports of HTTP jobs are signed.
-var reads = strings.Fields(`Admit Allowed Apps AuditHead Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts
+var reads = strings.Fields(`Admit Alarm Alarms AlarmSettings Allowed Apps AuditHead Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts
 	Execution Export ExportLedger Explain ExplainAt ExplainRun Family FilterRuns Forecast HTTPWorkers HeldBack History InUse Job Jobs LedgerKey Live Log Missed Now Overview Owners Preview
 	PreviewBackfill Ready RefusedRequests Report RolledBack Run Runs Seal SeedChildren Session Sessions Settings SignIn SignInAs SignOut SignedIn Soon
 	Stats Switch Tail Tokens Tree Versions Waited Watch Workers Zone`)
@@ -36,6 +36,10 @@ func TestScopeIsEverywhere(t *testing.T) {
 	d.apply(kernel.Cancel{ID: done.ID})
 	paused := kernel.Pause{Key: "app.often"}
 	d.apply(paused)
+	for _, k := range []kernel.Command{kernel.SetAlarmTarget{Target: kernel.AlarmTarget{Name: "chat", Kind: "slack", URL: "https://hooks.example/1"}},
+		kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "slow", Kind: kernel.AlarmSlow, Factor: 2, Targets: []string{"chat"}}}, kernel.RaiseAlarm{Rule: "slow", Job: "app.work", App: "app"}} {
+		d.apply(k)
+	}
 	who := ops.Who{Actor: "person:bob", Role: ops.Operator, Scope: &kernel.Scope{Keys: []string{"billing.*"}}}
 	ctx := t.Context()
 	many := func(a ops.Action) error {
@@ -120,6 +124,16 @@ func TestScopeIsEverywhere(t *testing.T) {
 		"SuspendTenant":   func() error { _, err := o.SuspendTenant(ctx, who, "x", true); return err },
 		"DeleteTenant":    func() error { _, err := o.DeleteTenant(ctx, who, "x"); return err },
 		"FinalizeUpgrade": func() error { _, err := o.FinalizeUpgrade(ctx, who); return err },
+		"EndAlarm":        func() error { return o.EndAlarm(ctx, who, 1) },
+		"SetAlarmTarget": func() error {
+			return o.SetAlarmTarget(ctx, who, kernel.AlarmTarget{Name: "x", Kind: "slack", URL: "https://hooks.example/2"}, true)
+		},
+		"DropAlarmTarget": func() error { return o.DropAlarmTarget(ctx, who, "chat") },
+		"TestAlarmTarget": func() error { _, err := o.TestAlarmTarget(ctx, who, "chat"); return err },
+		"SetAlarmRule": func() error {
+			return o.SetAlarmRule(ctx, who, kernel.AlarmRule{Name: "x", Kind: kernel.AlarmMissed, Targets: []string{"chat"}})
+		},
+		"DropAlarmRule": func() error { return o.DropAlarmRule(ctx, who, "slow") },
 	}
 	before := d.digest()
 	for name, act := range acts {

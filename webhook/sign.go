@@ -1,3 +1,8 @@
+// Package webhook verifies that messages of alarms come from the scheduler that has the secret.
+//
+// It is not promised to programs outside this module.
+//
+// Where to start: [Verify].
 package webhook
 
 import (
@@ -10,6 +15,9 @@ import (
 	"strings"
 	"time"
 )
+
+// MinSecret is the shortest secret, in bytes.
+const MinSecret = 16
 
 // SignatureHeader is the header that authenticates an event: t=<seconds since 1970>,v1=<hex>, where v1 is the
 // HMAC-SHA256, with the secret, of t, a dot and the body.
@@ -50,12 +58,4 @@ func Verify(secret []byte, header string, body []byte, now time.Time) error {
 		return fmt.Errorf("webhook: signature expired: it is %v old, at most %v are allowed", age, Tolerance)
 	}
 	return nil
-}
-
-// cut shortens the text of an error.
-func cut(text string) string {
-	if len(text) > mostError {
-		text = text[:mostError]
-	}
-	return strings.ToValidUTF8(text, "?")
 }

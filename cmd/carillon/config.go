@@ -57,11 +57,7 @@ type config struct {
 	Triggering string // which nodes fire: leader, distributed
 	RaftLog    string // what stores the Raft log: wal, boltdb; "" = what is there, or wal
 
-	OnFailure struct {
-		Kind, URL, SecretFile string
-		To                    []string // addresses of e-mail
-		Interval              time.Duration
-	}
+	AlarmNetworks string // that targets of alarms may be in besides public ones
 
 	SMTP struct{ Address, TLS, User, PasswordFile, From, CA string }
 
@@ -167,11 +163,7 @@ var settings = []setting{
 	{"log.level", "log-level", "info", "debug, info, warn or error", oneOf(func(c *config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},
 	{"log.format", "log-format", "auto", "text, json, or auto: text on a terminal", oneOf(func(c *config) *string { return &c.LogJSON }, "auto", "text", "json")},
 	{"shutdown.grace", "grace", "25s", "time that running jobs have to finish on shutdown", durationOf(func(c *config) *time.Duration { return &c.Grace })},
-	{"on-failure.kind", "", "webhook", "service that is notified of each run that fails for good: webhook, email, slack, teams, pagerduty, dingtalk, wecom or feishu", oneOf(func(c *config) *string { return &c.OnFailure.Kind }, kinds()...)},
-	{"on-failure.to", "", "", "addresses for on-failure.kind email, comma-separated", addressesOf(func(c *config) *[]string { return &c.OnFailure.To })},
-	{"on-failure.url", "", "", "URL of that service; it is not printed", textOf(func(c *config) *string { return &c.OnFailure.URL })},
-	{"on-failure.secret-file", "", "", "file with the secret that signs these requests, or with PagerDuty's integration key, readable by its owner only", textOf(func(c *config) *string { return &c.OnFailure.SecretFile })},
-	{"on-failure.min-interval", "", "1m", "minimum interval between two notifications of one job", durationOf(func(c *config) *time.Duration { return &c.OnFailure.Interval })},
+	{"alarms.allow", "", "", "private networks that targets of alarms may be in, comma-separated: 10.1.0.0/16,127.0.0.1", textOf(func(c *config) *string { return &c.AlarmNetworks })},
 	{"smtp.address", "", "", "host:port of the server for e-mail", textOf(func(c *config) *string { return &c.SMTP.Address })},
 	{"smtp.tls", "", "starttls", "TLS to that server: starttls, tls (from the first byte) or none", oneOf(func(c *config) *string { return &c.SMTP.TLS }, alarms.StartTLS, alarms.TLS, alarms.PlainSMTP)},
 	{"smtp.user", "", "", "user at that server; default: no authentication", textOf(func(c *config) *string { return &c.SMTP.User })},
@@ -244,14 +236,6 @@ const (
 
 func textOf(at func(*config) *string) func(*config, string) error {
 	return func(c *config, text string) error { *at(c) = text; return nil }
-}
-
-// addressesOf reads addresses of e-mail.
-func addressesOf(at func(*config) *[]string) func(*config, string) error {
-	return func(c *config, text string) error {
-		*at(c) = strings.FieldsFunc(text, func(r rune) bool { return r == ',' || r == ' ' })
-		return nil
-	}
 }
 
 // patternsOf reads keys of jobs and patterns of keys.

@@ -41,7 +41,7 @@ func (c *config) httpJobs() (*httpjob.Config, error) {
 	if h.CallTimeout < 0 || h.CallTimeout > httpjob.MaxCallTimeout {
 		return nil, usage("invalid http-jobs.call-timeout %v: want 1ms to %v", h.CallTimeout, httpjob.MaxCallTimeout)
 	}
-	if out.Guard.Allow, err = networks(h.Allow); err != nil {
+	if out.Guard.Allow, err = networks("http-jobs.allow", h.Allow); err != nil {
 		return nil, err
 	}
 	for _, text := range commas(h.Ports) {
@@ -104,6 +104,9 @@ func (c *config) tryHTTPJobs() {
 	if c.HTTPJobs.Allow == "" {
 		c.HTTPJobs.Allow = "127.0.0.0/8,::1"
 	}
+	if c.AlarmNetworks == "" {
+		c.AlarmNetworks = "127.0.0.0/8,::1"
+	}
 }
 
 // httpJobsLine returns the line about HTTP jobs in the banner, or "".
@@ -118,14 +121,15 @@ func (c *config) httpJobsLine() string {
 	}
 }
 
-func networks(text string) (list []netip.Prefix, err error) {
+// networks parses comma-separated networks or addresses, of a setting.
+func networks(setting, text string) (list []netip.Prefix, err error) {
 	for _, one := range commas(text) {
 		p, err := netip.ParsePrefix(one)
 		if a, addrErr := netip.ParseAddr(one); err != nil && addrErr == nil {
 			p, err = a.Prefix(a.BitLen())
 		}
 		if err != nil {
-			return nil, usage("invalid http-jobs.allow %q: want a network such as 10.1.0.0/16", one)
+			return nil, usage("invalid %s %q: want a network such as 10.1.0.0/16", setting, one)
 		}
 		list = append(list, p.Masked())
 	}

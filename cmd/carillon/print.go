@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"net/url"
 	"os"
 	"strings"
 
@@ -70,12 +69,6 @@ func (c *config) print(origin bool) string {
 func shown(key, text string) string {
 	if (key == "nats.url" || key == "store.url") && (strings.Contains(text, "@") || strings.Contains(text, "password=")) {
 		return strings.ReplaceAll(withoutUsers(text), "://", "://***@")
-	}
-	if key == "on-failure.url" { // the full URL may be a secret
-		if to, err := url.Parse(text); err == nil && to.Host != "" {
-			return to.Scheme + "://" + to.Host + "/***"
-		}
-		return "***"
 	}
 	if key == "jobs.from" && shownSource(text) != text {
 		return shownSource(text) + "?***"

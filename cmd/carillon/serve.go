@@ -124,7 +124,8 @@ func (p *process) serve(ctx context.Context) (err error) {
 	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() && cfg.HTTPJobs != nil {
 		cfg.HTTPJobs.FeedbackURL = cmp.Or(cfg.HTTPJobs.FeedbackURL, address) // services on this machine reach it there
 	}
-	if cfg.OnFailure, err = p.onFailure(page); err != nil {
+	cfg.Page = strings.TrimSuffix(cmp.Or(p.cfg.Public, page), "/")
+	if cfg.Alarms, err = p.cfg.alarms(); err != nil {
 		return err
 	}
 	f := newFront(listener, p.cfg.hosts(), p.log)

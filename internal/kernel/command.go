@@ -85,13 +85,23 @@ const (
 
 	VerbTouch     Verb = 44
 	VerbLedgerKey Verb = 45
+
+	VerbSetAlarmTarget  Verb = 46
+	VerbDropAlarmTarget Verb = 47
+	VerbSetAlarmRule    Verb = 48
+	VerbDropAlarmRule   Verb = 49
+	VerbRaiseAlarm      Verb = 50
+	VerbEndAlarm        Verb = 51
+	VerbSentAlarm       Verb = 52
+	VerbPurgeAlarms     Verb = 53
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
 	"checkpoint", "expire", "cancel", "configure", "lead", "refresh", "forget", "hand",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
 	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart",
-	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey"}
+	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey",
+	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)

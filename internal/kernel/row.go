@@ -26,11 +26,15 @@ const (
 	RowHistory    RowKind = 12
 	RowCalendar   RowKind = 13
 	RowParcel     RowKind = 14
+
+	RowAlarmSettings RowKind = 15
+	RowAlarm         RowKind = 16
 )
 
 var rowKinds = [...]string{RowDefinition: "jobs", RowRun: "runs", RowGate: "limits in use", RowUnique: "unique keys", RowMissed: "missed ranges",
 	RowTally: "tallies", RowGlobal: "tenants' settings", RowStore: "store states", RowToken: "tokens", RowSession: "sessions",
-	RowAudit: "audits", RowHistory: "earlier settings of jobs", RowCalendar: "calendars", RowParcel: "packed rows"}
+	RowAudit: "audits", RowHistory: "earlier settings of jobs", RowCalendar: "calendars", RowParcel: "packed rows",
+	RowAlarmSettings: "rules of alarms", RowAlarm: "alarms"}
 
 // String names the rows of a kind, for users.
 func (k RowKind) String() string {
@@ -45,9 +49,9 @@ type Ref struct {
 	Kind   RowKind
 	Span   Span        // Tally
 	Tenant jobs.Tenant //
-	Name   string      // Definition: its key. Gate, Unique, Calendar: their names. Token, Session: their ids.
+	Name   string      // Definition: its key. Gate, Unique, Calendar: their names. Token, Session: their ids. Alarm: its rule and job, while it is open.
 	ID     jobs.ID     // Run: its id. Missed, Tally, History: the job's uid.
-	At     int64       // Missed: From, Tally: its start; Unix nanoseconds. Audit: its number.
+	At     int64       // Missed: From, Tally: its start; Unix nanoseconds. Audit: its number, and that of an alarm that has ended.
 }
 
 // Row is anything a store keeps: a pointer to one of the row types of this package.

@@ -217,7 +217,7 @@ func wireCommand(c *coder, v *Command) {
 	case VerbLedgerKey:
 		wireValue(c, v, func(c *coder, k *LedgerKey) { bytesOf(c, &k.Seed) })
 	default:
-		if !wireNextCommand(c, verb, v) {
+		if !wireAlarmCommand(c, verb, v) && !wireNextCommand(c, verb, v) {
 			c.fail(fmt.Sprintf("unknown command %d: this program supports version %d of the rules: start a newer program", verb, ApplyVersion))
 		}
 	}

@@ -436,6 +436,10 @@ func wireRow(c *coder, r *Row) {
 			wireAs(c, r, wireCalendar)
 		case RowParcel:
 			wireAs(c, r, wireParcel)
+		case RowAlarmSettings:
+			wireAs(c, r, wireAlarmSettings)
+		case RowAlarm:
+			wireAs(c, r, wireAlarm)
 		default:
 			c.fail(fmt.Sprintf("unknown kind of row %d", kind))
 		}

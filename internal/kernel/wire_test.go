@@ -33,6 +33,7 @@ func commands(seed uint64) []Command {
 		filled[Expect](seed), filled[Report](seed), filled[Purge](seed),
 		filled[Backfill](seed), filled[Notify](seed),
 		filled[FinalizeUpgrade](seed), filled[SetTenant](seed), filled[SuspendTenant](seed), filled[DeleteTenant](seed), filled[DropTenant](seed), filled[LedgerKey](seed),
+		filled[SetAlarmTarget](seed), filled[DropAlarmTarget](seed), filled[SetAlarmRule](seed), filled[DropAlarmRule](seed), filled[RaiseAlarm](seed), filled[EndAlarm](seed), filled[SentAlarm](seed), filled[PurgeAlarms](seed),
 	}
 }
 
@@ -42,7 +43,7 @@ func wireRows(seed uint64) []Row {
 		new(filled[Definition](seed)), new(filled[Run](seed)), new(filled[Gate](seed)), new(filled[UniqueKey](seed)),
 		new(filled[Missed](seed)), new(filled[Tally](seed)), new(filled[Global](seed)), new(filled[StoreRow](seed)),
 		new(filled[Token](seed)), new(filled[Session](seed)), new(filled[Audit](seed)), new(filled[History](seed)),
-		new(filled[Calendar](seed)),
+		new(filled[Calendar](seed)), new(filled[AlarmSettings](seed)), new(filled[Alarm](seed)),
 	}
 }
 

@@ -81,6 +81,15 @@ var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbDeleteTenant:  nodesOnly,
 	kernel.VerbDropTenant:    nodesOnly,
 	kernel.VerbLedgerKey:     nodesOnly,
+
+	kernel.VerbSetAlarmTarget:  nodesOnly,
+	kernel.VerbDropAlarmTarget: nodesOnly,
+	kernel.VerbSetAlarmRule:    nodesOnly,
+	kernel.VerbDropAlarmRule:   nodesOnly,
+	kernel.VerbRaiseAlarm:      nodesOnly,
+	kernel.VerbEndAlarm:        nodesOnly,
+	kernel.VerbSentAlarm:       nodesOnly,
+	kernel.VerbPurgeAlarms:     nodesOnly,
 }
 
 // mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.
@@ -102,6 +111,9 @@ var mayAsk = map[verb]roles{
 	askCalendars:   clients,
 	askBrief:       workers | clients,
 	askTenants:     nodesOnly,
+
+	askAlarmSettings: nodesOnly,
+	askAlarms:        nodesOnly,
 }
 
 // authorize refuses a command that from may not send, and signs one that it may: tenant, actor and origin come from

@@ -141,10 +141,26 @@ func (s *store) Sessions(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Ses
 	return every[*kernel.Session](ctx, s, askSessions, tenant)
 }
 
-// every reads a list in as many answers as it takes.
-func every[R kernel.Row](ctx context.Context, s *store, v verb, tenant jobs.Tenant) (all []R, _ error) {
+// AlarmSettings lists the targets and rules of alarms of a tenant, or of all, in as many answers as it takes.
+func (s *store) AlarmSettings(ctx context.Context, tenant jobs.Tenant) ([]*kernel.AlarmSettings, error) {
+	return every[*kernel.AlarmSettings](ctx, s, askAlarmSettings, tenant)
+}
+
+// Alarms lists alarms, in as many answers as it takes.
+func (s *store) Alarms(ctx context.Context, q metastore.AlarmQuery) ([]*kernel.Alarm, error) {
+	return everyOf[*kernel.Alarm](ctx, s, askAlarms, question{Tenant: q.Tenant, Name: string(q.Which), Before: q.Before, Limit: q.Limit})
+}
+
+// every reads a list of a tenant in as many answers as it takes.
+func every[R kernel.Row](ctx context.Context, s *store, v verb, tenant jobs.Tenant) ([]R, error) {
+	return everyOf[R](ctx, s, v, question{Tenant: tenant})
+}
+
+// everyOf reads a list in as many answers as it takes.
+func everyOf[R kernel.Row](ctx context.Context, s *store, v verb, q question) (all []R, _ error) {
 	for {
-		r, rows, err := ask[R](ctx, s, v, question{Tenant: tenant, Skip: len(all)})
+		q.Skip = len(all)
+		r, rows, err := ask[R](ctx, s, v, q)
 		if err != nil {
 			return nil, err
 		}

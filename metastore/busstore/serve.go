@@ -329,6 +329,18 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 			return nil, err
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
+	case askAlarmSettings:
+		rows, err := s.store.AlarmSettings(ctx, q.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
+	case askAlarms:
+		rows, err := s.store.Alarms(ctx, metastore.AlarmQuery{Tenant: q.Tenant, Which: metastore.AlarmState(q.Name), Before: q.Before, Limit: q.Limit})
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askHistory:
 		h, err := s.store.History(ctx, q.Tenant, q.ID)
 		return single(h, err, s.limit)

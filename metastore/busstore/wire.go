@@ -38,10 +38,13 @@ const (
 	askBrief       verb = 15 // askApply, answered with receipts
 	askTenants     verb = 16
 	askSessions    verb = 17
+
+	askAlarmSettings verb = 18
+	askAlarms        verb = 19
 )
 
 var verbNames = [...]string{"", "apply", "definition", "definitions", "run", "runs", "ledger", "counts", "global",
-	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants", "sessions"}
+	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants", "sessions", "alarmsettings", "alarms"}
 
 func (v verb) String() string {
 	if int(v) < len(verbNames) {

@@ -42,7 +42,7 @@ func (r *rows) capture() *Snapshot {
 	size, packed := 1, 0
 	for _, s := range r.spaces {
 		packed += len(s.definitions)
-		size += len(s.nodes) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + 1
+		size += len(s.nodes) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + len(s.alarms.all) + 1
 	}
 	warm := min(packed, len(r.warm.ring))
 	size, packed = size+warm, packed-warm
@@ -86,6 +86,9 @@ func (r *rows) capture() *Snapshot {
 			put(c)
 		}
 		for _, a := range s.audits {
+			put(a)
+		}
+		for _, a := range s.alarms.all {
 			put(a)
 		}
 		for _, row := range s.plain {

@@ -124,6 +124,10 @@ func (t tx) Get(ref kernel.Ref) kernel.Row {
 		if i, found := findAudit(s.audits, uint64(ref.At)); found {
 			return s.audits[i]
 		}
+	case kernel.RowAlarm:
+		if a := s.alarms.all[ref]; a != nil {
+			return a
+		}
 	default:
 		return s.plain[ref]
 	}
@@ -164,6 +168,8 @@ func (t tx) Put(row kernel.Row) {
 		r.space(row.Tenant).calendars[row.Name] = row
 	case *kernel.Audit:
 		r.space(row.Tenant).putAudit(row)
+	case *kernel.Alarm:
+		r.space(row.Tenant).alarms.put(row)
 	case *kernel.StoreRow:
 		r.store = row
 		r.tick(row.At)
@@ -211,6 +217,8 @@ func (t tx) Delete(ref kernel.Ref) {
 		delete(s.calendars, ref.Name)
 	case kernel.RowAudit:
 		s.dropAudit(uint64(ref.At))
+	case kernel.RowAlarm:
+		s.alarms.drop(ref)
 	default:
 		delete(s.plain, ref)
 	}

@@ -75,6 +75,7 @@ type space struct {
 	audits      []*kernel.Audit           // by number
 	plain       map[kernel.Ref]kernel.Row // of kinds that are only ever read by name
 	calendars   map[string]*kernel.Calendar
+	alarms      alarms
 }
 
 // job is the live runs of a job, and how many of them are in each state.
@@ -140,7 +141,7 @@ func (r *rows) space(t jobs.Tenant) *space {
 			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
 			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies), total: metastore.Tallies{},
 			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[kernel.Ref]kernel.Row),
-			calendars: make(map[string]*kernel.Calendar),
+			calendars: make(map[string]*kernel.Calendar), alarms: newAlarms(),
 		}
 		r.spaces[t] = s
 	}

@@ -83,6 +83,11 @@ func (s *space) refs(yield func(kernel.Ref) bool) {
 			return
 		}
 	}
+	for ref := range s.alarms.all {
+		if !yield(ref) {
+			return
+		}
+	}
 	for ref := range s.plain {
 		if !yield(ref) {
 			return

@@ -29,6 +29,7 @@ import (
 //	tokens               all tokens         session SESSION      a session
 //	sessions             those of the tenant
 //	calendars            those of the tenant
+//	alarms [which=open] [limit=n]    alarmrules       the alarms; their targets and rules
 //	audits [target=] [by=] [before=n] [since=n] [limit=n]  the audits
 //	versions KEY         the job's former versions
 //	aged +1h [limit=n]   rows that became history before a time
@@ -38,6 +39,7 @@ func shows(verb string) func(*telling, words) string {
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
 		"changes": showChanges, "waking": showWaking, "ready": showReady, "backlog": showBacklog, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
 		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "sessions": showSessions, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
+		"alarms": showAlarms, "alarmrules": showAlarmRules,
 	}[verb]
 }
 
