@@ -237,6 +237,9 @@ type Policy struct {
 	OnFailure   *[]string    `json:"onFailure,omitempty" maxItems:"8" nullable:"false" doc:"Keys of jobs that start after a Terminated run."`
 	Parent      *string      `json:"parent,omitempty" maxLength:"200" doc:"Key of the parent job; empty = none."`
 
+	After         *[]string `json:"after,omitempty" maxItems:"16" nullable:"false" doc:"Jobs that this one follows: it has one run for each occasion for which a run of each of them ended. KEY wants a run that Succeeded, KEY:failed one that is Terminated, KEY:ended one in either state, or Cancelled. Only for triggered jobs."`
+	AfterWithin   *Duration `json:"afterWithin,omitempty" doc:"How long an occasion waits for the other jobs of after; then it ends with an entry of the ledger."`
+	AfterSpan     *Duration `json:"afterSpan,omitempty" doc:"Recurring jobs of after whose due times are less than this apart are of one occasion; 0s = equal due times."`
 	KeepFor       *Duration `json:"keepFor,omitempty" doc:"Retention of finished runs; 0s = no limit."`
 	KeepSucceeded *int      `json:"keepSucceeded,omitempty" minimum:"0" maximum:"1000000000" doc:"Number of Succeeded runs kept, the newest; 0 = no limit."`
 	KeepOthers    *int      `json:"keepOthers,omitempty" minimum:"0" maximum:"1000000000" doc:"Number of other finished runs kept, the newest; 0 = no limit."`

@@ -241,6 +241,12 @@ func (e elsewhere) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel
 	})
 }
 
+func (e elsewhere) Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Occasion, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Occasion, error) {
+		return r.Occasions(ctx, tenant, job, limit)
+	})
+}
+
 func (e elsewhere) Tenants(ctx context.Context) ([]*kernel.Global, error) {
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Global, error) { return r.Tenants(ctx) })
 }

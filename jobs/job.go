@@ -104,6 +104,13 @@ type Options struct {
 
 	KeepSucceeded int // Succeeded runs kept, the newest; None = all; default 1,000
 	KeepOthers    int // other finished runs kept, the newest; None = all; default 10,000
+
+	// After names jobs: a run starts once for each occasion for which runs of all of them ended. "extract" wants a run
+	// that Succeeded, "extract:failed" one that is Terminated, "extract:ended" one in either state, or Cancelled. The
+	// run gets them as an argument, see ParentRun. Only for triggered jobs.
+	After       []string
+	AfterWithin time.Duration // how long an occasion waits for the other jobs; default 24 h
+	AfterSpan   time.Duration // recurring jobs whose due times are less than this apart are of one occasion; default equal due times
 }
 
 // Job is a job that a worker can run. NewRecurring and NewTriggered make one; pass it to a worker.

@@ -50,12 +50,27 @@ type change struct {
 	at  time.Time
 	*numbers
 	effect kernel.Effect
+	final  []*kernel.Run // with followers: see followed
 }
 
 func (c *change) apply() error {
 	if err := c.inTenant(); err != nil {
 		return err
 	}
+	if err := c.command(); err != nil {
+		return err
+	}
+	for len(c.final) > 0 { // a follower that is Skipped at once is final, too
+		run := c.final[0]
+		c.final = c.final[1:]
+		if err := c.occasions(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *change) command() error {
 	switch k := c.env.Command.(type) {
 	case kernel.Create:
 		return c.create(k)
@@ -234,6 +249,7 @@ func (c *change) store(run *kernel.Run, from jobs.State) {
 				c.inRow(run)
 			}
 			c.alarms(run)
+			c.followed(run)
 		}
 	}
 	c.turn(run)

@@ -17,7 +17,8 @@ type oneOfEach struct{}
 func (oneOfEach) Rows(context.Context) iter.Seq2[kernel.Row, error] {
 	return func(yield func(kernel.Row, error) bool) {
 		for _, row := range []kernel.Row{&kernel.Definition{}, &kernel.Run{}, &kernel.Gate{}, &kernel.UniqueKey{}, &kernel.Missed{}, &kernel.Tally{}, &kernel.Global{},
-			&kernel.StoreRow{}, &kernel.Token{}, &kernel.Session{}, &kernel.Audit{}, &kernel.History{}, &kernel.Calendar{}} {
+			&kernel.StoreRow{}, &kernel.Token{}, &kernel.Session{}, &kernel.Audit{}, &kernel.History{}, &kernel.Calendar{},
+			&kernel.Followers{}, &kernel.Occasion{}} {
 			if !yield(row, nil) {
 				return
 			}

@@ -26,6 +26,12 @@ func (c *change) changed(d *kernel.Definition, before *kernel.Definition) {
 	c.tx.Put(d)
 	c.effect.Definitions = append(c.effect.Definitions, d)
 	c.limits(d, before)
+	switch {
+	case before == nil:
+		c.index(d.Key, nil, &d.Policy)
+	case !slices.Equal(before.Policy.After, d.Policy.After):
+		c.index(d.Key, &before.Policy, &d.Policy)
+	}
 }
 
 // remember stores a job's policy as it was before a change.
@@ -86,6 +92,10 @@ func (c *change) register(k kernel.Register) error {
 	d := *row
 	d.Registered = row.Registered || k.Worker != kernel.NoWorker
 	d.App, d.Version, d.Code, d.Schema = k.App, job.Version, job.Code, job.Schema
+	p := d.Resolve(c.global())
+	if err := c.checkAfter(&d, &p); err != nil {
+		return err
+	}
 	c.changed(&d, row)
 	c.remember(row)
 	was, is := held(row.Code.Changed(&d.Code), &row.Policy, &d.Policy)
@@ -132,6 +142,10 @@ func (c *change) registerNew(k kernel.Register) error {
 	}
 	if c.global().NewJobs == kernel.NewDisabled && k.Worker != kernel.NoWorker {
 		d.Edits.Disabled = new(true) // to start it takes an edit
+	}
+	p := d.Resolve(c.global())
+	if err := c.checkAfter(d, &p); err != nil {
+		return err
 	}
 	c.changed(d, nil)
 	c.count(func(g *kernel.Global) { g.Jobs++ })
@@ -193,6 +207,7 @@ func (c *change) delete(k kernel.Delete) error {
 	c.count(func(g *kernel.Global) { g.Jobs = max(0, g.Jobs-1) })
 	c.vacant(kernel.GateRef(d.Tenant, kernel.JobGate(d.UID)))
 	c.tx.Delete(kernel.HistoryRef(d.Tenant, d.UID))
+	c.index(d.Key, &row.Policy, nil)
 	c.tx.Delete(kernel.GateRef(d.Tenant, kernel.RetryGate(d.UID)))
 	was := fields{"version": row.Version, "app": row.App, "kind": row.Kind.String()}
 	if row.Bundle != "" {
@@ -251,6 +266,9 @@ func (c *change) edit(k kernel.Edit) error {
 	}
 	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
 		return kernel.Invalid("job %s: start %s would be after end %s", k.Key, stamp(p.Start), stamp(p.End))
+	}
+	if err := c.checkAfter(&d, &p); err != nil {
+		return err
 	}
 	if restarts {
 		c.reschedule(&d, row)

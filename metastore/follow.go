@@ -48,38 +48,44 @@ func (c *change) follow(parent *kernel.Run, next []*kernel.Definition) error {
 		if now := c.definition(d.Key); now != nil { // the end of the parent may have paused it
 			d = now
 		}
-		run := c.fresh(d, kernel.FromParent)
-		run.ID, run.Parent, run.Depth, run.Due = kernel.ChildID(parent, d.Key), parent.ID, parent.Depth+1, c.at
-		run.Actor, run.Trace = "run:"+parent.ID.String(), parent.Trace
-		if c.live(run.ID) != nil {
-			continue
-		}
-		c.gatesOf(d, withArgs(run, d.Policy.Args))
-		run.Args = kernel.WithParent(d.Policy.Args, kernel.ParentOf(parent))
-		run.Place = placed(d, nil, run.Args)
-		if within := d.Policy.StartWithin; within > 0 {
-			run.StartBy = run.Due.Add(within)
-		}
-		if why := c.stopped(d, run); why != "" {
-			begun, err := run.Begin(c.at, "", c.at)
-			if err != nil {
-				return err
-			}
-			c.tally(&begun)
-			c.executes(d, &begun)
-			if begun, err = begun.Skip(c.at, why, ""); err != nil {
-				return err
-			}
-			c.store(&begun, jobs.Enqueued)
-			continue
-		}
-		cause, until := c.held(run, d)
-		c.executes(d, run)
-		if err := c.begin(run, cause, until); err != nil {
+		args := kernel.WithParent(d.Policy.Args, kernel.ParentOf(parent))
+		if err := c.child(parent, d, kernel.ChildID(parent, d.Key), args, parent.OccasionName()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// child begins a run of a job that follows another run, for an occasion.
+func (c *change) child(parent *kernel.Run, d *kernel.Definition, id jobs.ID, args []byte, occasion string) error {
+	if c.live(id) != nil {
+		return nil
+	}
+	run := c.fresh(d, kernel.FromParent)
+	run.ID, run.Parent, run.Depth, run.Due = id, parent.ID, parent.Depth+1, c.at
+	run.Actor, run.Trace, run.Occasion = "run:"+parent.ID.String(), parent.Trace, occasion
+	c.gatesOf(d, withArgs(run, d.Policy.Args))
+	run.Args = args
+	run.Place = placed(d, nil, run.Args)
+	if within := d.Policy.StartWithin; within > 0 {
+		run.StartBy = run.Due.Add(within)
+	}
+	if why := c.stopped(d, run); why != "" {
+		begun, err := run.Begin(c.at, "", c.at)
+		if err != nil {
+			return err
+		}
+		c.tally(&begun)
+		c.executes(d, &begun)
+		if begun, err = begun.Skip(c.at, why, ""); err != nil {
+			return err
+		}
+		c.store(&begun, jobs.Enqueued)
+		return nil
+	}
+	cause, until := c.held(run, d)
+	c.executes(d, run)
+	return c.begin(run, cause, until)
 }
 
 // withArgs gives a run arguments. Only its job's gates apply to it: the parent's arguments are unknown before the

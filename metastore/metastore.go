@@ -70,6 +70,8 @@ type Reader interface {
 	Sessions(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Session, error)
 	// Calendars lists the calendars of a tenant by name.
 	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error)
+	// Occasions lists open occasions of a job that follows others, the latest first.
+	Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Occasion, error)
 	// Audits lists audits, newest first, or oldest first with AuditQuery.Since.
 	Audits(ctx context.Context, q AuditQuery) ([]*kernel.Audit, error)
 	// AlarmSettings is the targets, with their secrets, and rules of a tenant, or, of tenant "*", of all that have any;

@@ -73,7 +73,7 @@ func (c *change) ask(k kernel.Create) error {
 		return c.existing(c.known(unique.ID, k.Key))
 	}
 	run := c.fresh(d, k.Origin)
-	run.ID, run.Parent, run.Args, run.Trace = k.ID, k.Parent, k.Args, k.Trace
+	run.ID, run.Parent, run.Args, run.Trace, run.Occasion = k.ID, k.Parent, k.Args, k.Trace, k.Occasion
 	nextCreate(run, k)
 	if len(k.Args) == 0 {
 		run.Args = d.Policy.Args
@@ -545,6 +545,9 @@ func (c *change) forget(k kernel.Forget) error {
 	c.tx.Delete(ref)
 	if gate, ok := idleGate(k.Name); ok {
 		c.vacant(kernel.GateRef(c.env.Tenant, gate))
+	}
+	if ref, ok := kernel.TimedOccasion(c.env.Tenant, k.Name); ok {
+		c.expireOccasion(ref)
 	}
 	return nil
 }

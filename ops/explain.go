@@ -31,6 +31,7 @@ var whys = map[kernel.Reason]string{
 	kernel.MissedDisabled: "the job was disabled", kernel.MissedDebug: "debug mode was on",
 	kernel.MissedEdited: "the schedule was changed before they were fired", kernel.MissedCalendar: "a calendar of the job excludes them",
 	kernel.MissedSuspended: "the tenant was suspended",
+	kernel.MissedParents:   "jobs that it follows had no such run",
 }
 
 // Explain lists what keeps a job from running.

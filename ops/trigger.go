@@ -204,7 +204,7 @@ func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idemp
 
 // again is the request of a new run with arguments, after a finished one.
 func again(run *kernel.Run, args []byte, idempotency string) kernel.Create {
-	request := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: run.ID, Idempotency: idempotency}
+	request := kernel.Create{Key: run.Key, Args: args, Origin: kernel.FromRetry, Parent: run.ID, Occasion: run.OccasionName(), Idempotency: idempotency}
 	if p := run.Place; p != nil && p.Total > 0 { // one run of a broadcast: only it, with the same part of the work
 		request.Index, request.Total, request.Pin = p.Index, p.Total, run.Worker
 	}

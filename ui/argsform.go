@@ -324,7 +324,7 @@ func (u *UI) trigger(r *http.Request, v visitor) (answer, error) {
 func (u *UI) start(r *http.Request, v visitor, f *argsForm, args []byte, delay time.Duration) (jobs.ID, error) {
 	request := kernel.Create{Key: f.Key, Args: args, Delay: delay, Origin: kernel.FromPerson}
 	if f.From != nil {
-		request.Origin, request.Parent = kernel.FromRetry, f.From.ID
+		request.Origin, request.Parent, request.Occasion = kernel.FromRetry, f.From.ID, f.From.OccasionName()
 	}
 	made, err := u.ops.Trigger(r.Context(), v.Who, request)
 	if err != nil {

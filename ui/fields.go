@@ -208,6 +208,9 @@ var settings = []setting{
 	choice("leaseLost", "If no control plane responds", "", "Failures",
 		[2]string{"continue", "a run continues"}, [2]string{"cancel", "a run is cancelled"}),
 
+	words("after", "Run after all of", "job keys, comma-separated, at most 16; KEY:failed or KEY:ended for other ends than success", "Related jobs"),
+	duration("afterWithin", "Wait for them at most", "from the first end, such as 24h", "Related jobs", ""),
+	duration("afterSpan", "Due times of one occasion", "less than this apart, such as 6h; 0: equal due times", "Related jobs", "equal due times"),
 	words("onSuccess", "After success, run", "job keys, comma-separated, at most 8; they receive the outcome", "Related jobs"),
 	words("onFailure", "After final failure, run", "job keys, comma-separated, at most 8", "Related jobs"),
 	line("parent", "Belongs to the job", "its key; empty: none", "Related jobs", "text"),

@@ -84,6 +84,9 @@ type Settings struct {
 	KeepFor        *time.Duration    `json:"keepFor,omitempty"`       // how long finished runs are kept; 0 = no limit
 	KeepSucceeded  *int              `json:"keepSucceeded,omitempty"` // max finished runs that Succeeded, the newest; 0 = no limit
 	KeepOthers     *int              `json:"keepOthers,omitempty"`    // max finished runs in other states; 0 = no limit
+	After          *[]string         `json:"after,omitempty"`         // jobs whose runs must all have ended: job, job:failed or job:ended; see Occasion
+	AfterWithin    *time.Duration    `json:"afterWithin,omitempty"`   // how long an occasion waits for the other jobs
+	AfterSpan      *time.Duration    `json:"afterSpan,omitempty"`     // due times less than this apart are one occasion; 0 = equal ones
 }
 
 // Policy is the effective settings of a job: defaults, code and edits merged.
@@ -135,6 +138,9 @@ type Policy struct {
 	KeepFor           time.Duration
 	KeepSucceeded     int
 	KeepOthers        int
+	After             []string
+	AfterWithin       time.Duration
+	AfterSpan         time.Duration
 }
 
 // SameTimes reports whether p and q have the same due times: no field of the schedule differs.
@@ -293,7 +299,7 @@ func builtin(k Kind) Policy {
 	p := Policy{Gap: jobs.GapAfter, Twice: jobs.TwiceFirst, Overlap: jobs.OverlapQueue, Timeout: time.Hour, OnLost: jobs.LostRetry,
 		LeaseLost: jobs.LeaseContinue, Misfire: jobs.MisfireOnce, RetryDelay: time.Second, RetryDelayMax: 10 * time.Minute, Route: jobs.RouteAny, PinAway: jobs.PinWait, CodeVersion: jobs.CodeAny,
 		RetryFactor: 2, RetryJitter: jobs.JitterHalf, RetryBudget: jobs.Rate{Max: 10, Per: time.Second},
-		KeepFor: 5 * 24 * time.Hour, KeepSucceeded: 1_000, KeepOthers: 10_000}
+		KeepFor: 5 * 24 * time.Hour, KeepSucceeded: 1_000, KeepOthers: 10_000, AfterWithin: 24 * time.Hour}
 	if k == Recurring {
 		p.MaxConcurrency, p.Overlap = 1, jobs.OverlapSkip
 	}

@@ -94,6 +94,9 @@ func (s *Settings) checkFamily() error {
 			}
 		}
 	}
+	if err := s.checkAfter(); err != nil {
+		return err
+	}
 	if s.Parent != nil && *s.Parent != "" {
 		return CheckName("parent", *s.Parent)
 	}

@@ -29,12 +29,15 @@ const (
 
 	RowAlarmSettings RowKind = 15
 	RowAlarm         RowKind = 16
+
+	RowFollowers RowKind = 20
+	RowOccasion  RowKind = 21
 )
 
 var rowKinds = [...]string{RowDefinition: "jobs", RowRun: "runs", RowGate: "limits in use", RowUnique: "unique keys", RowMissed: "missed ranges",
 	RowTally: "tallies", RowGlobal: "tenants' settings", RowStore: "store states", RowToken: "tokens", RowSession: "sessions",
 	RowAudit: "audits", RowHistory: "earlier settings of jobs", RowCalendar: "calendars", RowParcel: "packed rows",
-	RowAlarmSettings: "rules of alarms", RowAlarm: "alarms"}
+	RowAlarmSettings: "rules of alarms", RowAlarm: "alarms", RowFollowers: "followers of jobs", RowOccasion: "open occasions"}
 
 // String names the rows of a kind, for users.
 func (k RowKind) String() string {
@@ -49,9 +52,11 @@ type Ref struct {
 	Kind   RowKind
 	Span   Span        // Tally
 	Tenant jobs.Tenant //
-	Name   string      // Definition: its key. Gate, Unique, Calendar: their names. Token, Session: their ids. Alarm: its rule and job, while it is open.
-	ID     jobs.ID     // Run: its id. Missed, Tally, History: the job's uid.
-	At     int64       // Missed: From, Tally: its start; Unix nanoseconds. Audit: its number, and that of an alarm that has ended.
+	// Name is the key of a definition, and of its followers; the name of a gate, a unique key, a calendar and an occasion;
+	// the id of a token and a session; the rule and job of an alarm that is open.
+	Name string
+	ID   jobs.ID // Run: its id. Missed, Tally, History, Occasion: the job's uid.
+	At   int64   // Missed: From, Tally: its start; Unix nanoseconds. Audit: its number, and that of an alarm that has ended.
 }
 
 // Row is anything a store keeps: a pointer to one of the row types of this package.
@@ -101,6 +106,8 @@ const (
 	MissedCalendar Reason = "calendar" // a calendar of the job excludes them
 
 	MissedSuspended Reason = "suspended" // the tenant was suspended
+
+	MissedParents Reason = "parents" // of a job that follows others: an occasion ended without all of them; see Missed.Parents
 )
 
 // Missed is a range of due times that have no run: part of the ledger, which records every due time once.
@@ -111,6 +118,7 @@ type Missed struct {
 	From, To time.Time // the first and the last due time
 	Count    uint64
 	Reason   Reason
+	Parents  []Ended // MissedParents: those that were missing. From is the occasion's time
 }
 
 // StoreRow is the one row of a store about itself.

@@ -126,6 +126,9 @@ type Run struct {
 	// Execution is the run's number among the runs of its HTTP job, from 1. Runs of other jobs have 0, because counting
 	// writes the job's row for each run.
 	Execution uint32
+
+	// Occasion is what started its family, if that is another run or a due time of another job; see Occasion.
+	Occasion string
 }
 
 // MaxLosses is how many times a run is retried after its worker was lost. The next loss is attributed to the run: it is

@@ -239,6 +239,7 @@ func wireCreate(c *coder, k *Create) {
 	wireRequest(c, k)
 	text(c, &k.Trace)
 	wirePlacing(c, k)
+	text(c, &k.Occasion)
 	wireNextCreate(c, k)
 }
 

@@ -78,7 +78,7 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0 || run.Occasion != ""
 	c.bool(&has)
 	if !has {
 		return
@@ -94,6 +94,7 @@ func wireRare(c *coder, run *Run) {
 	number(c, &run.Execution)
 	text(c, &run.Work)
 	number(c, &run.Unbegun)
+	text(c, &run.Occasion)
 }
 
 func wireFault(c *coder, f *Fault) {
@@ -195,6 +196,9 @@ func wireSettings(c *coder, s *Settings) {
 	some(c, &s.KeepOthers, signed)
 	some(c, &s.Handler, wireString)
 	some(c, &s.Exec, bytesOf)
+	some(c, &s.After, wireStrings)
+	some(c, &s.AfterWithin, signed)
+	some(c, &s.AfterSpan, signed)
 }
 
 func wirePolicy(c *coder, p *Policy) {
@@ -249,6 +253,9 @@ func wirePolicy(c *coder, p *Policy) {
 	signed(c, &p.KeepOthers)
 	text(c, &p.Handler)
 	bytesOf(c, &p.Exec)
+	list(c, &p.After, 1, wireString)
+	signed(c, &p.AfterWithin)
+	signed(c, &p.AfterSpan)
 }
 
 func wireHeld(c *coder, p *Held) {
@@ -386,6 +393,7 @@ func wireMissed(c *coder, m *Missed) {
 	c.time(&m.To)
 	number(c, &m.Count)
 	text(c, &m.Reason)
+	list(c, &m.Parents, 4, wireEnded)
 }
 
 func wireStoreRow(c *coder, s *StoreRow) {
@@ -434,6 +442,10 @@ func wireRow(c *coder, r *Row) {
 			wireAs(c, r, wireHistory)
 		case RowCalendar:
 			wireAs(c, r, wireCalendar)
+		case RowFollowers:
+			wireAs(c, r, wireFollowers)
+		case RowOccasion:
+			wireAs(c, r, wireOccasion)
 		case RowParcel:
 			wireAs(c, r, wireParcel)
 		case RowAlarmSettings:

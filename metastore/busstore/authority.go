@@ -109,6 +109,7 @@ var mayAsk = map[verb]roles{
 	askAudits:      nodesOnly,
 	askHistory:     clients,
 	askCalendars:   clients,
+	askOccasions:   clients,
 	askBrief:       workers | clients,
 	askTenants:     nodesOnly,
 

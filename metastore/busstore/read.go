@@ -136,6 +136,20 @@ func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Ca
 	return every[*kernel.Calendar](ctx, s, askCalendars, tenant)
 }
 
+// Occasions lists open occasions of a job, in as many answers as it takes.
+func (s *store) Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) (all []*kernel.Occasion, _ error) {
+	for {
+		r, rows, err := ask[*kernel.Occasion](ctx, s, askOccasions, question{Tenant: tenant, ID: job, Skip: len(all), Limit: limit})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		if !r.More || len(rows) == 0 {
+			return all, nil
+		}
+	}
+}
+
 // Sessions lists the sessions of a tenant, in as many answers as it takes.
 func (s *store) Sessions(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Session, error) {
 	return every[*kernel.Session](ctx, s, askSessions, tenant)

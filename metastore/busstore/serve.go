@@ -350,6 +350,12 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 			return nil, err
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
+	case askOccasions:
+		rows, err := s.store.Occasions(ctx, q.Tenant, q.ID, q.Limit)
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askAudits:
 		rows, err := s.store.Audits(ctx, metastore.AuditQuery{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit})
 		if err != nil {

@@ -41,10 +41,11 @@ const (
 
 	askAlarmSettings verb = 18
 	askAlarms        verb = 19
+	askOccasions     verb = 20
 )
 
 var verbNames = [...]string{"", "apply", "definition", "definitions", "run", "runs", "ledger", "counts", "global",
-	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants", "sessions", "alarmsettings", "alarms"}
+	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants", "sessions", "alarmsettings", "alarms", "occasions"}
 
 func (v verb) String() string {
 	if int(v) < len(verbNames) {

@@ -120,6 +120,14 @@ func (t tx) Get(ref kernel.Ref) kernel.Row {
 		if c := s.calendars[ref.Name]; c != nil {
 			return c
 		}
+	case kernel.RowFollowers:
+		if f := s.followers[jobs.Key(ref.Name)]; f != nil {
+			return f
+		}
+	case kernel.RowOccasion:
+		if o := s.occasions[ref.ID][ref.Name]; o != nil {
+			return o
+		}
 	case kernel.RowAudit:
 		if i, found := findAudit(s.audits, uint64(ref.At)); found {
 			return s.audits[i]
@@ -166,6 +174,10 @@ func (t tx) Put(row kernel.Row) {
 		r.putSession(row)
 	case *kernel.Calendar:
 		r.space(row.Tenant).calendars[row.Name] = row
+	case *kernel.Followers:
+		r.space(row.Tenant).followers[row.Key] = row
+	case *kernel.Occasion:
+		r.space(row.Tenant).putOccasion(row)
 	case *kernel.Audit:
 		r.space(row.Tenant).putAudit(row)
 	case *kernel.Alarm:
@@ -215,6 +227,10 @@ func (t tx) Delete(ref kernel.Ref) {
 		r.dropSession(s, ref.Name)
 	case kernel.RowCalendar:
 		delete(s.calendars, ref.Name)
+	case kernel.RowFollowers:
+		delete(s.followers, jobs.Key(ref.Name))
+	case kernel.RowOccasion:
+		s.dropOccasion(ref)
 	case kernel.RowAudit:
 		s.dropAudit(uint64(ref.At))
 	case kernel.RowAlarm:

@@ -76,6 +76,8 @@ type space struct {
 	plain       map[kernel.Ref]kernel.Row // of kinds that are only ever read by name
 	calendars   map[string]*kernel.Calendar
 	alarms      alarms
+	followers   map[jobs.Key]*kernel.Followers
+	occasions   map[jobs.ID]map[string]*kernel.Occasion // of a job that follows others
 }
 
 // job is the live runs of a job, and how many of them are in each state.
@@ -141,7 +143,9 @@ func (r *rows) space(t jobs.Tenant) *space {
 			definitions: make(map[jobs.Key]*definition), gates: make(map[string]*gate), uniques: make(map[string]*unique),
 			missed: make(map[jobs.ID]*ledger), tallies: make(map[jobs.ID]*tallies), total: metastore.Tallies{},
 			tokens: make(map[string]*token), sessions: make(map[string]*session), plain: make(map[kernel.Ref]kernel.Row),
-			calendars: make(map[string]*kernel.Calendar), alarms: newAlarms(),
+			alarms:    newAlarms(),
+			calendars: make(map[string]*kernel.Calendar), followers: make(map[jobs.Key]*kernel.Followers),
+			occasions: make(map[jobs.ID]map[string]*kernel.Occasion),
 		}
 		r.spaces[t] = s
 	}

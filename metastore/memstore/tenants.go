@@ -88,6 +88,18 @@ func (s *space) refs(yield func(kernel.Ref) bool) {
 			return
 		}
 	}
+	for key := range s.followers {
+		if !yield(kernel.FollowersRef(s.tenant, key)) {
+			return
+		}
+	}
+	for job, list := range s.occasions {
+		for slot := range list {
+			if !yield(kernel.OccasionRef(s.tenant, job, slot)) {
+				return
+			}
+		}
+	}
 	for ref := range s.plain {
 		if !yield(ref) {
 			return

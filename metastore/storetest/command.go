@@ -19,7 +19,7 @@ import (
 //	edit KEY [clear=FIELD,FIELD] [if=revision] [bundle=b] [takeover] [leave] [FIELD=value ...]
 //	pause KEY [because=...] [until=+1h]     resume KEY     refresh KEY
 //	create RUN KEY [delay=1h] [due=+1h] [unique=u] [for=1h] [request=idempotency key] [args={...}] [origin=person]
-//	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN] [trace=...]
+//	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN] [trace=...] [occasion=RUN]
 //	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [term=n]
 //	backfill NAME KEY due=+10s,+20s! [parallel=2] [priority=n] [take=+10s..+20s/2/paused] [give=...] [job=KEY]
 //	release RUN [force]     start RUN WORKER attempt     checkpoint RUN WORKER attempt data
@@ -30,7 +30,7 @@ import (
 //	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2]
 //	          [newJobs=disabled] [defaults.FIELD=value] [app=a] [reset=NAME,NAME]
 //	          [file] [file.recurringDebug=on] [file.triggeredDebug=on] [file.newJobs=disabled] [file.FIELD=value]
-//	lead TERM NODE     forget NAME     hand GATE     delete KEY [if=revision] [bundle=b]
+//	lead TERM NODE     forget NAME|occasion/KEY     hand GATE     delete KEY [if=revision] [bundle=b]
 //	grant ID NAME role [jobs=a.*+b] [apps=a] [tags=t] [app=a] [until=+1h] [secret=s]     revoke ID
 //	invite NAME until=+15m [secret=s]     join NAME NODE address=a [secret=s]     members DID NODE
 //	signin SESSION ID until=+1h [idle=10m]     touch SESSION     signout SESSION     trim before=+1h [all]
@@ -247,7 +247,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 	case "lead":
 		return kernel.Lead{Term: uint64(tl.number(w.name(0))), Node: w.name(1)}
 	case "forget":
-		return kernel.Forget{Name: w.name(0)}
+		return kernel.Forget{Name: tl.timer(tenant, w.name(0))}
 	case "hand":
 		return kernel.Hand{Gate: tl.gate(w.name(0))}
 	case "expand":
@@ -334,9 +334,28 @@ func (tl *telling) create(w words) kernel.Command {
 	if p := w.take("parent"); p != "" {
 		k.Parent = tl.run(p)
 	}
+	if o := w.take("occasion"); o != "" {
+		k.Occasion = tl.run(o).String()
+	}
 	own := tl.settings(w, "")
 	k.Priority, k.Retries, k.Timeout, k.StartWithin = own.Priority, own.Retries, own.Timeout, own.StartWithin
 	return k
+}
+
+// timer is a name, or that of the timer of a job's latest open occasion.
+func (tl *telling) timer(tenant jobs.Tenant, name string) string {
+	key, ok := strings.CutPrefix(name, "occasion/")
+	if !ok {
+		return name
+	}
+	d, err := tl.h.Store.Definition(tl.t.Context(), tenant, jobs.Key(key))
+	if err != nil {
+		return name
+	}
+	if list, err := tl.h.Store.Occasions(tl.t.Context(), tenant, d.UID, 1); err == nil && len(list) > 0 {
+		return list[0].TimerName()
+	}
+	return name
 }
 
 // expand names the parts of a run.

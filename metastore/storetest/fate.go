@@ -314,7 +314,12 @@ func (f *fate) fire(d *kernel.Definition, s *scene) kernel.Command {
 func (f *fate) settings() kernel.Settings {
 	var s kernel.Settings
 	for range 1 + f.IntN(3) {
-		switch f.IntN(15) {
+		switch f.IntN(16) {
+		case 15:
+			s.After, s.AfterSpan = new([]string{"free", "single:ended", "report", "backup:failed"}[f.IntN(4):]), new(f.span(time.Minute))
+			if f.rarely(2) {
+				*s.AfterSpan = 0
+			}
 		case 14:
 			s.OnSuccess, s.OnFailure = new([]string{"single", "none", "tick"}[:f.IntN(4)]), new([]string{string(pick(f, triggers))})
 		case 9:
@@ -484,7 +489,7 @@ func (f *fate) rare(e *kernel.Envelope, s *scene) kernel.Command {
 			return kernel.Configure{AppLimits: new([]jobs.Limit{{Name: "app", Max: 3 + f.IntN(4), Rate: jobs.Rate{Max: 5, Per: time.Second}}}[f.IntN(2):]), RetryBudget: new(jobs.Rate{Max: 3, Per: time.Second})}
 		}
 		defaults := f.settings()
-		defaults.Limits, defaults.Rate, defaults.Disabled, defaults.OnSuccess, defaults.OnFailure = nil, nil, nil, nil, nil // these have no default
+		defaults.Limits, defaults.Rate, defaults.Disabled, defaults.OnSuccess, defaults.OnFailure, defaults.After, defaults.AfterSpan = nil, nil, nil, nil, nil, nil, nil // these have no default
 		k := kernel.Configure{Defaults: &defaults, App: pick(f, []string{"", "app"})}
 		if f.rarely(3) {
 			k.Defaults, k.Reset = nil, []string{"defaults.retries", "defaults.maxConcurrency", "defaults.overlap"}

@@ -188,7 +188,24 @@ func (tl *telling) definition(d *kernel.Definition) string {
 }
 
 func missed(m *kernel.Missed) string {
-	return fmt.Sprintf("missed %s %s to %s, %d of them, %s", m.Key, since(m.From), since(m.To), m.Count, m.Reason)
+	text := fmt.Sprintf("missed %s %s to %s, %d of them, %s", m.Key, since(m.From), since(m.To), m.Count, m.Reason)
+	if len(m.Parents) > 0 {
+		text += ": " + strings.ReplaceAll(ends(m.Parents), "\n", ", ")
+	}
+	return text
+}
+
+// ends are the runs of an occasion.
+func ends(list []kernel.Ended) string {
+	return several(list, func(e kernel.Ended) string {
+		switch {
+		case e.State == kernel.New:
+			return string(e.Job) + " has not ended"
+		case e.Total > 0:
+			return fmt.Sprintf("%s %s, %d of %d parts", e.Job, e.State, e.Parts, e.Total)
+		}
+		return fmt.Sprintf("%s %s", e.Job, e.State)
+	})
 }
 
 func global(g *kernel.Global) string {

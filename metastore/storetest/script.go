@@ -237,6 +237,9 @@ func (tl *telling) learn(e kernel.Effect, c kernel.Command) {
 		}
 	}
 	for _, run := range e.Runs {
+		if _, known := tl.names[run.ID]; !known && run.Occasion != "" && run.Origin == kernel.FromParent {
+			tl.names[run.ID] = strings.ReplaceAll(tl.named(run.Occasion), ":", "") + ">" + string(run.Key)
+		}
 		if parent, ok := tl.names[run.Parent]; ok && run.ID == kernel.ChildID(&kernel.Run{Tenant: run.Tenant, ID: run.Parent}, run.Key) {
 			first, _, _ := strings.Cut(parent, ">")
 			tl.names[run.ID] = first + ">" + string(run.Key)

@@ -30,6 +30,7 @@ import (
 //	sessions             those of the tenant
 //	calendars            those of the tenant
 //	alarms [which=open] [limit=n]    alarmrules       the alarms; their targets and rules
+//	occasions KEY        open occasions of a job that follows others
 //	audits [target=] [by=] [before=n] [since=n] [limit=n]  the audits
 //	versions KEY         the job's former versions
 //	aged +1h [limit=n]   rows that became history before a time
@@ -38,7 +39,7 @@ func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
 		"changes": showChanges, "waking": showWaking, "ready": showReady, "backlog": showBacklog, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
-		"tokens": showTokens, "calendars": showCalendars, "session": showSession, "sessions": showSessions, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
+		"tokens": showTokens, "calendars": showCalendars, "occasions": showOccasions, "session": showSession, "sessions": showSessions, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
 		"alarms": showAlarms, "alarmrules": showAlarmRules,
 	}[verb]
 }
@@ -143,6 +144,24 @@ func showLedger(tl *telling, w words) string {
 		return refusedRead(err)
 	}
 	return several(list, missed)
+}
+
+func showOccasions(tl *telling, w words) string {
+	d, err := tl.h.Store.Definition(tl.t.Context(), tenantOf(w), jobs.Key(w.name(0)))
+	if err != nil {
+		return refusedRead(err)
+	}
+	list, err := tl.h.Store.Occasions(tl.t.Context(), d.Tenant, d.UID, 100)
+	if err != nil {
+		return refusedRead(err)
+	}
+	return several(list, func(o *kernel.Occasion) string {
+		name := o.Name
+		if id, err := jobs.ParseID(name); err == nil {
+			name = tl.runName(o.Tenant, id)
+		}
+		return fmt.Sprintf("%s of %s until %s: %s", o.Key, name, since(o.Until), strings.ReplaceAll(ends(o.Ended), "\n", ", "))
+	})
 }
 
 func showCounts(tl *telling, w words) string {

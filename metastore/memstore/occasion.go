@@ -1,0 +1,45 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
+)
+
+// Occasions lists open occasions of a job, the latest first.
+func (e *Engine) Occasions(_ context.Context, tenant jobs.Tenant, job jobs.ID, limit int) (found []*kernel.Occasion, _ error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	s := e.rows.spaces[tenant]
+	if s == nil {
+		return nil, nil
+	}
+	for _, o := range s.occasions[job] {
+		if o.Done.IsZero() {
+			found = append(found, o)
+		}
+	}
+	slices.SortFunc(found, func(a, b *kernel.Occasion) int {
+		return cmp.Or(b.Opened.Compare(a.Opened), cmp.Compare(b.Slot, a.Slot))
+	})
+	return found[:min(len(found), limit)], nil
+}
+
+func (s *space) putOccasion(row *kernel.Occasion) {
+	list := s.occasions[row.Job]
+	if list == nil {
+		list = make(map[string]*kernel.Occasion)
+		s.occasions[row.Job] = list
+	}
+	list[row.Slot] = row
+}
+
+func (s *space) dropOccasion(ref kernel.Ref) {
+	list := s.occasions[ref.ID]
+	if delete(list, ref.Name); len(list) == 0 {
+		delete(s.occasions, ref.ID)
+	}
+}
