@@ -110,6 +110,7 @@ func New(c Config) *API {
 	a.routeSeed()
 	a.routeRuns()
 	a.routeFamily()
+	a.routeGraph()
 	a.routeBackfill()
 	a.routeSystem()
 	a.routeTokens()

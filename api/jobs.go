@@ -184,10 +184,11 @@ type Explanation struct {
 
 // Missed is a range of due times that have no run.
 type Missed struct {
-	From   time.Time `json:"from"`
-	To     time.Time `json:"to"`
-	Count  uint64    `json:"count"`
-	Reason string    `json:"reason" enum:"missed,paused,disabled,debug,edited,calendar"`
+	From    time.Time   `json:"from"`
+	To      time.Time   `json:"to"`
+	Count   uint64      `json:"count"`
+	Reason  string      `json:"reason" enum:"missed,paused,disabled,debug,edited,calendar,suspended,parents"`
+	Parents []JobsEnded `json:"parents,omitempty" doc:"With the reason parents: the jobs that had no wanted run for this occasion."`
 }
 
 type missedInput struct {
@@ -217,7 +218,11 @@ func (a *API) missed(ctx context.Context, in *missedInput) (*struct{ Body missed
 }
 
 func missedOf(m *kernel.Missed) Missed {
-	return Missed{From: m.From, To: m.To, Count: m.Count, Reason: string(m.Reason)}
+	out := Missed{From: m.From, To: m.To, Count: m.Count, Reason: string(m.Reason)}
+	if len(m.Parents) > 0 {
+		out.Parents = endedOf(m.Parents)
+	}
+	return out
 }
 
 type explainInput struct {

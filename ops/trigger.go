@@ -123,7 +123,12 @@ func (o *Ops) wrap(ctx context.Context, who Who, request kernel.Create, known ma
 		of = o.target(ctx, who, request.Key) // checks the caller's scope, too: a bulk with one job outside it does nothing
 		known[request.Key] = of
 	}
-	return o.envelope(who, request), o.takes(of, request.Args)
+	if err = o.takes(of, request.Args); err != nil && request.Origin == kernel.FromRetry {
+		if own, changed := kernel.WithoutParents(request.Args); changed && o.takes(of, own) == nil {
+			err = nil // a handler need not declare what the scheduler adds
+		}
+	}
+	return o.envelope(who, request), err
 }
 
 // target is a job that runs are requested of: why it accepts none, and the check of their arguments.

@@ -167,6 +167,22 @@ func WithParents(args []byte, o *Occasion) []byte {
 	return args
 }
 
+// WithoutParents removes what WithParent and WithParents add to arguments, and reports whether there was any of it.
+func WithoutParents(args []byte) (own []byte, changed bool) {
+	fields := map[string]json.RawMessage{}
+	if json.Unmarshal(args, &fields) != nil {
+		return args, false
+	}
+	for _, name := range []string{"parent", "parents", "occasion"} {
+		if _, ok := fields[name]; ok {
+			delete(fields, name)
+			changed = true
+		}
+	}
+	own, err := json.Marshal(fields)
+	return own, changed && err == nil
+}
+
 // Followers lists the jobs that follow a job by their setting after: the job need not exist.
 type Followers struct {
 	Tenant jobs.Tenant

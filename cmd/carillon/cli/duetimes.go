@@ -55,6 +55,18 @@ func (a *asker) jobsMissed() *cobra.Command {
 	return c
 }
 
+// lacking describes the jobs that an occasion lacks.
+func lacking(list []api.JobsEnded) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text := make([]string, len(list))
+	for i, e := range list {
+		text[i] = string(e.Job) + " " + or(e.State, "has not ended")
+	}
+	return ": " + strings.Join(text, ", ")
+}
+
 func missedTable(p *page, list []api.Missed, all many) {
 	if len(list) == 0 {
 		p.line("No due time is without a run.")
@@ -62,7 +74,7 @@ func missedTable(p *page, list []api.Missed, all many) {
 	}
 	rows := make([][]string, len(list))
 	for i, m := range list {
-		rows[i] = []string{p.moment(&m.From), p.moment(&m.To), strconv.FormatUint(m.Count, 10), m.Reason}
+		rows[i] = []string{p.moment(&m.From), p.moment(&m.To), strconv.FormatUint(m.Count, 10), m.Reason + lacking(m.Parents)}
 	}
 	p.table([]string{"FROM", "TO", "DUE TIMES", "REASON"}, rows)
 	if all.next() != "" {

@@ -18,7 +18,7 @@ import (
 
 func (a *asker) runsCommand() *cobra.Command {
 	c := group("runs", "Manage runs", lines("carillon runs list --state Terminated", "carillon runs follow demo.report"),
-		a.runsList(), a.runsShow(), a.runsCancel(), a.runsAgain(), a.runsLog(), a.runsFollow(), a.runsWait(), a.runsTree())
+		a.runsList(), a.runsShow(), a.runsCancel(), a.runsAgain(), a.runsLog(), a.runsFollow(), a.runsWait(), a.runsTree(), a.runsGraph())
 	c.Aliases = []string{"run"}
 	return c
 }
