@@ -58,7 +58,8 @@ type config struct {
 	RaftLog    string // what stores the Raft log: wal, boltdb; "" = what is there, or wal
 
 	AlarmNetworks string // that targets of alarms may be in besides public ones
-	Heartbeat     string // URL that the leader requests every minute; secret but for its host
+
+	Audit struct{ Export, SecretFile, CA string }
 
 	SMTP struct{ Address, TLS, User, PasswordFile, From, CA string }
 
@@ -165,13 +166,15 @@ var settings = []setting{
 	{"log.format", "log-format", "auto", "text, json, or auto: text on a terminal", oneOf(func(c *config) *string { return &c.LogJSON }, "auto", "text", "json")},
 	{"shutdown.grace", "grace", "25s", "time that running jobs have to finish on shutdown", durationOf(func(c *config) *time.Duration { return &c.Grace })},
 	{"alarms.allow", "", "", "private networks that targets of alarms may be in, comma-separated: 10.1.0.0/16,127.0.0.1", textOf(func(c *config) *string { return &c.AlarmNetworks })},
-	{"alarms.heartbeat-url", "", "", "URL that the leader requests every minute while it can commit, such as https://hc.example.com/ping/cluster-1", textOf(func(c *config) *string { return &c.Heartbeat })},
 	{"smtp.address", "", "", "host:port of the server for e-mail", textOf(func(c *config) *string { return &c.SMTP.Address })},
 	{"smtp.tls", "", "starttls", "TLS to that server: starttls, tls (from the first byte) or none", oneOf(func(c *config) *string { return &c.SMTP.TLS }, alarms.StartTLS, alarms.TLS, alarms.PlainSMTP)},
 	{"smtp.user", "", "", "user at that server; default: no authentication", textOf(func(c *config) *string { return &c.SMTP.User })},
 	{"smtp.password-file", "", "", "file with the user's password, readable by its owner only", textOf(func(c *config) *string { return &c.SMTP.PasswordFile })},
 	{"smtp.from", "", "", "address of the sender of e-mail", textOf(func(c *config) *string { return &c.SMTP.From })},
 	{"smtp.ca-file", "", "", "file with certificate authorities of that server, besides the system's", textOf(func(c *config) *string { return &c.SMTP.CA })},
+	{"audit.export", "", "", "NAME=ADDRESS pairs that the audit is exported to as it grows, comma-separated: a file by its absolute path, syslog+tls://host:port (tcp, udp, unix) or https://host/path", textOf(func(c *config) *string { return &c.Audit.Export })},
+	{"audit.secret-file", "", "", "file with the secret that signs requests to webhooks of audit.export, readable by its owner only", textOf(func(c *config) *string { return &c.Audit.SecretFile })},
+	{"audit.ca-file", "", "", "file with certificate authorities of servers of audit.export, instead of the system's", textOf(func(c *config) *string { return &c.Audit.CA })},
 	{"jobs.from", "jobs-from", "", "file, folder or URL with job definitions for carillon apply; changes are applied", jobsFrom},
 	{"jobs.every", "", "2m", "interval between two reads of jobs.from, at least 1s", setEvery},
 	{"jobs.exact", "", "false", "reset edited fields that jobs.from does not name to the code's values", boolOf(func(c *config) *bool { return &c.Jobs.Exact })},
