@@ -65,8 +65,6 @@ type Config struct {
 
 	// Alarm sends a message to a target, once (alarms.Sender). Default: none is sent.
 	Alarm func(context.Context, alarms.Target, alarms.Message) alarms.Answer
-	// AuditSinks receive each audit while this process leads.
-	AuditSinks []AuditSink
 	// Page is the address of the pages, for links in messages; "" = they have none.
 	Page string
 

@@ -94,8 +94,6 @@ const (
 	VerbEndAlarm        Verb = 51
 	VerbSentAlarm       Verb = 52
 	VerbPurgeAlarms     Verb = 53
-
-	VerbExported Verb = 56
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
@@ -103,14 +101,13 @@ var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
 	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart",
 	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey",
-	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms",
-	VerbExported: "exported"}
+	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)
 
 func (v Verb) String() string {
-	if int(v) < len(verbNames) && (v == 0 || verbNames[v] != "") {
+	if int(v) < len(verbNames) {
 		return verbNames[v]
 	}
 	return "?"
