@@ -144,8 +144,7 @@ func (cp *ControlPlane) endAlarm(ctx context.Context, a *kernel.Alarm, why strin
 
 // send begins to send what a target is to get now, unless something is under way to it.
 func (cp *ControlPlane) send(ctx context.Context, post *alarmPost, sending *sync.WaitGroup, s *kernel.AlarmSettings, a *kernel.Alarm, rule *kernel.AlarmRule, to *kernel.AlarmSend, now time.Time) {
-	news, _ := alarms.Due(a, rule, to, now)
-	if news == "" {
+	if news, _ := alarms.Due(a, rule, to, now); news == "" {
 		return
 	}
 	key := alarmTarget{a.Tenant, to.Target}
@@ -166,8 +165,29 @@ func (cp *ControlPlane) send(ctx context.Context, post *alarmPost, sending *sync
 			post.mu.Unlock()
 			poke(post.again)
 		}()
-		cp.sent(ctx, a, to, news, cp.deliverAlarm(ctx, target, a, news))
+		// The row may have been read before the last message to this target was recorded.
+		a, to := cp.alarmNow(ctx, a, to.Target)
+		if to == nil {
+			return
+		}
+		if news, _ := alarms.Due(a, rule, to, now); news != "" {
+			cp.sent(ctx, a, to, news, cp.deliverAlarm(ctx, target, a, news))
+		}
 	})
+}
+
+// alarmNow reads an alarm again, and how far a target of it is; nil if that cannot be read now.
+func (cp *ControlPlane) alarmNow(ctx context.Context, a *kernel.Alarm, target string) (*kernel.Alarm, *kernel.AlarmSend) {
+	list, err := cp.cfg.Store.Alarms(ctx, metastore.AlarmQuery{Tenant: a.Tenant, Before: a.N + 1, Limit: 1})
+	if err != nil || len(list) == 0 || list[0].N != a.N {
+		return nil, nil
+	}
+	for i := range list[0].Sends {
+		if s := &list[0].Sends[i]; s.Target == target {
+			return list[0], s
+		}
+	}
+	return nil, nil
 }
 
 // deliverAlarm sends a message once.

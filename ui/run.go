@@ -2,7 +2,6 @@ package ui
 
 import (
 	"encoding/json"
-	"html/template"
 	"net/http"
 	"strconv"
 	"strings"
@@ -31,7 +30,6 @@ type runPage struct {
 	Spread   bool   // it is a run of a broadcast, and the parent of the others
 	Children []runRow
 	More     bool // children than those
-	Graph    template.HTML
 	CanStop  bool
 	CanRun   bool
 	Fault    string // error of a refused form
@@ -99,9 +97,6 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 	}
 	p.Spread = run.Place != nil && run.Place.Group == run.ID && !run.ID.IsZero()
 	p.Children, p.More = u.runRows(children.Runs), children.Next != ""
-	if p.Graph, err = u.runGraph(ctx, v.Who, run, run.Place == nil && (len(children.Runs) > 0 || !run.Parent.IsZero())); err != nil {
-		return answer{}, err
-	}
 	job := &kernel.Definition{Key: run.Key, App: run.App}
 	if found, err := u.ops.Job(ctx, v.Who, run.Key, 0); err == nil {
 		p.Known, job = true, found.Definition
