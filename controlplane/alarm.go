@@ -56,6 +56,7 @@ type alarmTarget struct {
 func (cp *ControlPlane) alarms(ctx context.Context) error {
 	ticker := time.NewTicker(alarmsEvery)
 	defer ticker.Stop()
+	poke(cp.ruled)
 	d := cp.duty("alarms")
 	post := &alarmPost{busy: map[alarmTarget]bool{}, again: make(chan struct{}, 1)}
 	look := conditions{cp: cp}
@@ -65,12 +66,17 @@ func (cp *ControlPlane) alarms(ctx context.Context) error {
 	for {
 		select {
 		case <-ticker.C:
+		case <-cp.ruled:
+			ticker.Reset(alarmsEvery)
 		case <-post.again:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 		d.begin()
-		err := cp.alarmsOnce(ctx, post, &look, &sending)
+		none, err := cp.alarmsOnce(ctx, post, &look, &sending)
+		if none { // until somebody sets a target
+			ticker.Stop()
+		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -85,10 +91,11 @@ func (cp *ControlPlane) alarms(ctx context.Context) error {
 	}
 }
 
-func (cp *ControlPlane) alarmsOnce(ctx context.Context, post *alarmPost, look *conditions, sending *sync.WaitGroup) error {
+// alarmsOnce looks once at what is to be raised, ended and sent. It reports whether there are no rules and targets.
+func (cp *ControlPlane) alarmsOnce(ctx context.Context, post *alarmPost, look *conditions, sending *sync.WaitGroup) (none bool, err error) {
 	list, err := cp.cfg.Store.AlarmSettings(ctx, "*")
 	if err != nil || len(list) == 0 {
-		return err
+		return err == nil, err
 	}
 	settings := map[jobs.Tenant]*kernel.AlarmSettings{}
 	for _, s := range list {
@@ -96,16 +103,16 @@ func (cp *ControlPlane) alarmsOnce(ctx context.Context, post *alarmPost, look *c
 	}
 	unsettled, err := cp.cfg.Store.Alarms(ctx, metastore.AlarmQuery{Tenant: "*", Which: metastore.UnsettledAlarm})
 	if err != nil {
-		return err
+		return false, err
 	}
 	now := cp.cfg.Clock.Now()
 	if now.Sub(look.at) >= conditionsEvery {
 		look.at = now
 		if err := look.find(ctx, list, unsettled, now); err != nil {
-			return err
+			return false, err
 		}
 		if err := cp.dropAlarms(ctx, list, now); err != nil {
-			return err
+			return false, err
 		}
 	}
 	cp.messages.open.Store(int64(len(unsettled)))
@@ -120,14 +127,14 @@ func (cp *ControlPlane) alarmsOnce(ctx context.Context, post *alarmPost, look *c
 				why = alarms.Over(a, rule, now)
 			}
 			if err := cp.endAlarm(ctx, a, why); err != nil {
-				return err
+				return false, err
 			}
 		}
 		for i := range a.Sends {
 			cp.send(ctx, post, sending, settings[a.Tenant], a, rule, &a.Sends[i], now)
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // endAlarm ends an alarm if there is a reason to.
@@ -136,10 +143,17 @@ func (cp *ControlPlane) endAlarm(ctx context.Context, a *kernel.Alarm, why strin
 		return nil
 	}
 	r := cp.store.Apply(ctx, []kernel.Envelope{cp.envelope(a.Tenant, kernel.EndAlarm{Rule: a.Rule, Job: a.Job, App: a.App, N: a.N, Why: why})})[0]
-	if jobs.CodeOf(r.Err) == jobs.NotFound {
+	return unlessRefused(r.Err)
+}
+
+// unlessRefused returns an error after which the pass is tried again: not a refusal, as in a tenant that is being
+// deleted, which must hold up no other.
+func unlessRefused(err error) error {
+	switch jobs.CodeOf(err) {
+	case jobs.NotFound, jobs.Conflict, jobs.Stale, jobs.Forbidden:
 		return nil
 	}
-	return r.Err
+	return err
 }
 
 // send begins to send what a target is to get now, unless something is under way to it.
@@ -241,7 +255,7 @@ func (cp *ControlPlane) dropAlarms(ctx context.Context, list []*kernel.AlarmSett
 		if len(drop) == 0 {
 			continue
 		}
-		if r := cp.store.Apply(ctx, []kernel.Envelope{cp.envelope(s.Tenant, kernel.PurgeAlarms{N: drop})})[0]; r.Err != nil {
+		if r := cp.store.Apply(ctx, []kernel.Envelope{cp.envelope(s.Tenant, kernel.PurgeAlarms{N: drop})})[0]; unlessRefused(r.Err) != nil {
 			return fmt.Errorf("drop old alarms: %w", r.Err)
 		}
 	}

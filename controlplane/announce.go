@@ -77,6 +77,9 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 				poke(cp.dissolving)
 			}
 		}
+		if verb == kernel.VerbSetAlarmTarget {
+			poke(cp.ruled)
+		}
 		if verb == kernel.VerbPurge {
 			select {
 			case cp.purged <- struct{}{}:

@@ -105,10 +105,7 @@ func (l *conditions) find(ctx context.Context, list []*kernel.AlarmSettings, uns
 func (l *conditions) raise(ctx context.Context, f found, text string) error {
 	k := kernel.RaiseAlarm{Rule: f.rule, Job: f.job, App: f.app, Text: text}
 	r := l.cp.store.Apply(ctx, []kernel.Envelope{l.cp.envelope(f.tenant, k)})[0]
-	if jobs.CodeOf(r.Err) == jobs.NotFound { // the rule has just been deleted
-		return nil
-	}
-	return r.Err
+	return unlessRefused(r.Err) // the rule may just have been deleted
 }
 
 // waiting looks for apps whose next run has been ready for long.

@@ -124,6 +124,7 @@ type ControlPlane struct {
 	heartbeats atomic.Uint64
 	purged     chan struct{} // finished runs were purged on request
 	dissolving chan struct{} // a tenant is to be deleted
+	ruled      chan struct{} // a target of alarms was set
 
 	purging struct {
 		mu sync.Mutex
@@ -145,7 +146,7 @@ func New(c Config) (*ControlPlane, error) {
 		return nil, kernel.Invalid("a control plane needs a store and a bus")
 	}
 	c = c.withDefaults()
-	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), dissolving: make(chan struct{}, 1)}
+	cp := &ControlPlane{cfg: c, log: c.Logger, episodes: episode.New(c.Logger), wake: make(chan struct{}, 1), purged: make(chan struct{}, 1), dissolving: make(chan struct{}, 1), ruled: make(chan struct{}, 1)}
 	cp.store = announced{Full: c.Store, cp: cp}
 	if cp.cfg.Leader == nil {
 		cp.cfg.Leader = cp.store

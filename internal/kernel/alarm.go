@@ -393,6 +393,9 @@ func (a *Alarm) Ref() Ref {
 
 // Target returns a target, or nil.
 func (s *AlarmSettings) Target(name string) *AlarmTarget {
+	if s == nil { // of a tenant that is being deleted
+		return nil
+	}
 	for i := range s.Targets {
 		if s.Targets[i].Name == name {
 			return &s.Targets[i]
@@ -403,6 +406,9 @@ func (s *AlarmSettings) Target(name string) *AlarmTarget {
 
 // Rule returns a rule, or nil.
 func (s *AlarmSettings) Rule(name string) *AlarmRule {
+	if s == nil {
+		return nil
+	}
 	for i := range s.Rules {
 		if s.Rules[i].Name == name {
 			return &s.Rules[i]
