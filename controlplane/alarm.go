@@ -74,7 +74,7 @@ func (cp *ControlPlane) alarms(ctx context.Context) error {
 		}
 		d.begin()
 		none, err := cp.alarmsOnce(ctx, post, &look, &sending)
-		if none { // until somebody sets a target
+		if none { // until a target is set
 			ticker.Stop()
 		}
 		if ctx.Err() != nil {

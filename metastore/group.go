@@ -15,16 +15,16 @@ import (
 // single caller on an idle store does not wait. Only large commits start while another is in flight: more small ones
 // at once would each be smaller, and cost more together.
 //
-// Tenants take turns: while several have commands, each has its part of a commit, and commits are short, so that nobody
-// waits for all that another one sent before.
+// Tenants take turns: while several have commands, each has its part of a commit, and commits are short, so that a tenant
+// does not wait for all that another one sent before.
 type Group struct {
 	commit   func([]kernel.Envelope) []Result
 	most     int
 	inFlight int // commits that may be under way at once
 
 	mu     sync.Mutex
-	lanes  []*lane // the tenants whose commands wait, in turn
-	size   int     // commands that wait
+	queues []*queue // the tenants whose commands wait, in turn
+	size   int      // commands that wait
 	busy   int
 	stats  Stats
 	shared time.Time // when commands came of another tenant than those before them
@@ -45,19 +45,19 @@ const (
 	fairFor  = time.Second
 )
 
-// lane is what waits of one tenant.
-type lane struct {
+// queue is the shares of one tenant that no commit has, in whole.
+type queue struct {
 	tenant jobs.Tenant
 	shares []*share
 }
 
 // share is one caller's commands.
 type share struct {
-	batch   []kernel.Envelope
-	results []Result
-	taken   int // of the batch, by commits
-	flying  bool
-	done    chan struct{}
+	batch    []kernel.Envelope
+	results  []Result
+	taken    int // of the batch, by commits
+	inCommit bool
+	done     chan struct{}
 }
 
 // piece is the part of a share that one commit has.
@@ -100,7 +100,7 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 		g.mu.Unlock()
 		return Refused(batch, kernel.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stalled; try again", waiting, limit))
 	}
-	g.queue(s)
+	g.enqueue(s)
 	_, most := g.limit()
 	begins := g.busy == 0 || g.busy < g.inFlight && g.size >= most/large
 	if begins {
@@ -123,8 +123,8 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	}
 }
 
-// queue puts a share behind the others of its tenant: that of its first command.
-func (g *Group) queue(s *share) {
+// enqueue puts a share behind the others of its tenant: that of its first command.
+func (g *Group) enqueue(s *share) {
 	tenant := s.batch[0].Tenant
 	g.size += len(s.batch)
 	now := time.Now()
@@ -132,12 +132,12 @@ func (g *Group) queue(s *share) {
 		g.shared = now
 	}
 	g.last.tenant, g.last.at = tenant, now
-	at := slices.IndexFunc(g.lanes, func(l *lane) bool { return l.tenant == tenant })
+	at := slices.IndexFunc(g.queues, func(l *queue) bool { return l.tenant == tenant })
 	if at < 0 {
-		at = len(g.lanes)
-		g.lanes = append(g.lanes, &lane{tenant: tenant})
+		at = len(g.queues)
+		g.queues = append(g.queues, &queue{tenant: tenant})
 	}
-	g.lanes[at].shares = append(g.lanes[at].shares, s)
+	g.queues[at].shares = append(g.queues[at].shares, s)
 }
 
 // takeBack removes a share of which no commit has a part: its caller has gone.
@@ -147,12 +147,12 @@ func (g *Group) takeBack(s *share) bool {
 	if s.taken > 0 {
 		return false
 	}
-	for i, l := range g.lanes {
+	for i, l := range g.queues {
 		if at := slices.Index(l.shares, s); at >= 0 {
 			l.shares = slices.Delete(l.shares, at, at+1)
 			g.size -= len(s.batch)
 			if len(l.shares) == 0 {
-				g.lanes = slices.Delete(g.lanes, i, i+1)
+				g.queues = slices.Delete(g.queues, i, i+1)
 			}
 			return true
 		}
@@ -182,8 +182,8 @@ func (g *Group) runOnce() {
 
 // limit returns how many commands a commit has at most, and whether for the sake of other tenants.
 func (g *Group) limit() (fair bool, most int) {
-	if len(g.lanes) > 1 || time.Since(g.shared) < fairFor {
-		return true, min(g.most, fairPart*max(1, len(g.lanes)))
+	if len(g.queues) > 1 || time.Since(g.shared) < fairFor {
+		return true, min(g.most, fairPart*max(1, len(g.queues)))
 	}
 	return false, g.most
 }
@@ -194,29 +194,29 @@ func (g *Group) take() (pieces []piece, size int) {
 	if g.size == 0 || g.busy > 1 && g.size < most/large {
 		return nil, 0
 	}
-	for n := len(g.lanes); n > 0; n-- { // each has its part of what those before it left
-		l := g.lanes[0]
+	for n := len(g.queues); n > 0; n-- { // each has its part of what those before it left
+		l := g.queues[0]
 		part := l.take(&pieces, (most-size+n-1)/n, fair)
 		if size += part; len(l.shares) == 0 {
-			g.lanes = g.lanes[1:]
+			g.queues = g.queues[1:]
 		} else {
-			g.lanes = append(g.lanes[1:], l)
+			g.queues = append(g.queues[1:], l)
 		}
 	}
-	if len(g.lanes) > 1 { // another one is first in the next commit
-		g.lanes = append(g.lanes[1:], g.lanes[0])
+	if len(g.queues) > 1 { // another one is first in the next commit
+		g.queues = append(g.queues[1:], g.queues[0])
 	}
 	g.size -= size
 	return pieces, size
 }
 
 // take takes at most most commands, unless the first batch alone has more and is not to be split.
-func (l *lane) take(pieces *[]piece, most int, split bool) (size int) {
+func (l *queue) take(pieces *[]piece, most int, split bool) (size int) {
 	left := l.shares[:0]
 	full := false
 	for _, s := range l.shares {
 		n := len(s.batch) - s.taken
-		if !full && !s.flying {
+		if !full && !s.inCommit {
 			switch {
 			case size+n <= most || size == 0 && !split:
 			case split:
@@ -227,7 +227,7 @@ func (l *lane) take(pieces *[]piece, most int, split bool) (size int) {
 			if n > 0 {
 				*pieces = append(*pieces, piece{s, s.taken, s.taken + n})
 				s.taken += n
-				s.flying = true
+				s.inCommit = true
 				size += n
 			}
 		}
@@ -283,7 +283,7 @@ func (p piece) commands() []kernel.Envelope { return p.batch[p.from:p.to] }
 // answered takes in the results of a piece.
 func (p piece) answered(results []Result) {
 	s := p.share
-	s.flying = false
+	s.inCommit = false
 	if len(results) == len(s.batch) {
 		s.results = results
 	} else {
