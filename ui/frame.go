@@ -73,7 +73,7 @@ func withDid(path, did string) string {
 
 // toasts are the messages after a change, by the key in the URL.
 var toasts = map[string]string{
-	"paused": "Paused.", "drained": "Drained: current runs finish, and no new ones start.", "resumed": "Resumed.", "backfilled": "Runs created.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.", "deleting": "The tenant is being deleted.",
+	"paused": "Paused.", "drained": "Drained: current runs finish, and no new ones start.", "resumed": "Resumed.", "backfilled": "Runs created.", "saved": "Saved.", "started": "Started.", "cancelled": "Cancelled.", "deleted": "Deleted.", "deleting": "The tenant is being deleted.", "alarm": "Alarm ended.",
 	"follows": "The setting follows the code again.", "debug": "Debug mode changed.", "transfer": "Leadership transferred.", "revoked": "Token revoked.", "ended": "Session ended.", "settings": "Settings saved.", "purged": "Purge started.",
 }
 

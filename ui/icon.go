@@ -7,6 +7,7 @@ var icons = map[string]string{
 	"overview":  `<path d="M2 13.500h12M3.500 11V8M6.500 11V4.500M9.500 11V7M12.500 11V2.500"/>`,
 	"jobs":      `<rect x="2" y="2.500" width="12" height="4" rx="1.200"/><rect x="2" y="9.500" width="12" height="4" rx="1.200"/><path d="M4.500 4.500h.01M4.500 11.500h.01"/>`,
 	"runs":      `<path d="M2.500 4h7M2.500 8h11M2.500 12h5"/><path d="m11 10.500 3 1.750-3 1.750z"/>`,
+	"alarms":    `<path d="M4 11.500V7.500a4 4 0 0 1 8 0v4M2.500 11.500h11M6.500 13.800h3M8 2v1.500"/>`,
 	"stats":     `<path d="M2 2.500v11h12M4.500 10.500l3-3.500 2.500 2 3.500-5"/>`,
 	"forecast":  `<path d="M2.500 3.500h2M7 3.500h2M11.500 3.500h2M2.500 8h2M7 8h6.500M2.500 12.500h6.500M11.500 12.500h2" stroke-width="2"/>`,
 	"calendars": `<rect x="2" y="3" width="12" height="11" rx="1.200"/><path d="M2 6.500h12M5.500 1.500v3M10.500 1.500v3M6 9l4 3M10 9l-4 3"/>`,

@@ -219,10 +219,12 @@ var (
 // Every page shows every state, keeps to its own policy, and shows hostile text as text.
 func TestPages(t *testing.T) {
 	s := newScene(t)
+	raised(s)
 	paths := []string{"/", "/runs", "/runs?job=app.work&state=Terminated", "/runs?find=" + url.QueryEscape(hostile) + "&job=" + url.QueryEscape(hostile) + "&worker=" + url.QueryEscape(hostile) + "&from=" + url.QueryEscape(hostile) + "&bulk=cancel&n=1&no=1&why=" + url.QueryEscape(hostile), "/workers", "/settings", "/access", "/audit", "/jobs", "/jobs?kind=triggered&app=app&state=active&q=work", "/jobs?q=" + url.QueryEscape(hostile) + "&app=" + url.QueryEscape(hostile) + "&tag=" + url.QueryEscape(hostile) + "&after=x",
 		"/jobs/app.nightly", "/jobs/app.paused", "/jobs/app.work", "/jobs/app.work/run", "/jobs/app.work/run?as=json", "/jobs/app.work/run?from=" + s.runs[jobs.Terminated].String(), "/jobs/app.typed/run",
 		"/jobs/app.nightly/run", "/jobs/app.nightly/edit", "/jobs/app.work/edit", "/jobs/app.nightly/pause?reason=" + url.QueryEscape(hostile) + "&at=" + url.QueryEscape(hostile) + "&zone=" + url.QueryEscape(hostile), "/jobs/app.work/delete", "/audit?actor=" + url.QueryEscape(hostile), "/nothing",
-		"/jobs/app.nightly/versions", "/jobs/app.nightly/backfill", "/new", "/new/command", "/forecast", "/stats", "/stats?app=app", "/stats?job=app.work", "/calendars", "/calendars/new", "/outbox?bulk=retry&n=1"}
+		"/jobs/app.nightly/versions", "/jobs/app.nightly/backfill", "/new", "/new/command", "/forecast", "/stats", "/stats?app=app", "/stats?job=app.work", "/calendars", "/calendars/new", "/outbox?bulk=retry&n=1",
+		"/alarms", "/alarms/targets/new", "/alarms/targets/new?kind=feishu", "/alarms/targets/chat", "/alarms/rules/new", "/alarms/rules/new?kind=slow", "/alarms/rules/failed"}
 	for _, id := range s.runs {
 		paths = append(paths, "/runs/"+id.String(), "/runs/"+id.String()+"?find="+url.QueryEscape(hostile))
 	}
