@@ -95,12 +95,13 @@ type Share struct {
 
 // Attention is a problem that needs attention.
 type Attention struct {
-	Kind  string     `json:"kind" enum:"clock,no_worker,stuck,failing,gave_up,lost,outbox,endless,missed,trouble,paused"`
-	Text  string     `json:"text" doc:"One sentence that names the job, run or worker, if there is one."`
-	Job   jobs.Key   `json:"job,omitempty"`
-	Run   string     `json:"run,omitempty" format:"uuid"`
-	N     int        `json:"n" doc:"Number of runs, requests, due times or jobs concerned."`
-	Since *time.Time `json:"since,omitempty"`
+	Kind   string     `json:"kind" enum:"clock,no_worker,alarm,stuck,failing,gave_up,lost,outbox,endless,missed,trouble,paused"`
+	Text   string     `json:"text" doc:"One sentence that names the job, run or worker, if there is one."`
+	Job    jobs.Key   `json:"job,omitempty"`
+	Run    string     `json:"run,omitempty" format:"uuid"`
+	Target string     `json:"target,omitempty" doc:"The target of alarms that does not accept messages."`
+	N      int        `json:"n" doc:"Number of runs, requests, due times, jobs or alarms concerned."`
+	Since  *time.Time `json:"since,omitempty"`
 }
 
 // Minute is the activity of one minute.
@@ -268,7 +269,7 @@ func (a *API) overview(ctx context.Context, _ *none) (*struct{ Body Overview }, 
 		out.Shares = append(out.Shares, shareOf(f))
 	}
 	for i, n := range o.Attention {
-		out.Attention[i] = Attention{Kind: string(n.Kind), Text: n.Text, Job: n.Job, Run: n.Run.String(), N: n.N, Since: when(n.Since)}
+		out.Attention[i] = Attention{Kind: string(n.Kind), Text: n.Text, Job: n.Job, Run: n.Run.String(), Target: n.Target, N: n.N, Since: when(n.Since)}
 	}
 	for i, m := range o.Pulse {
 		out.Pulse[i] = Minute{At: m.At, Started: m.Started, Succeeded: m.Succeeded, Failed: m.Failed, Terminated: m.Terminated, Cancelled: m.Cancelled,

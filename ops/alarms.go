@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -177,4 +178,62 @@ func (o *Ops) TestAlarmTarget(ctx context.Context, who Who, name string) (alarms
 	return o.sendAlarm(ctx, alarms.TargetOf(t), alarms.Message{ID: jobs.NewID(now).String(), Key: "test/" + name, Title: "A test of target " + name,
 		Text: "Sent by " + who.Actor + ". Nothing is wrong.", Severity: alarms.Info, At: now, Source: string(who.tenant()),
 		Facts: []alarms.Fact{{Name: "Tenant", Value: string(who.tenant())}}}), nil
+}
+
+// alarms reports open alarms, and the targets that do not accept messages about them.
+func (l *look) alarms() {
+	if l.err != nil {
+		return
+	}
+	var list []*kernel.Alarm
+	if list, l.err = l.o.Alarms(l.ctx, l.who, metastore.UnsettledAlarm, 0, metastore.MaxPage); l.err != nil || len(list) == 0 {
+		return
+	}
+	settings, err := l.o.alarmSettings(l.ctx, l.who)
+	if err != nil {
+		l.err = err
+		return
+	}
+	var open []*kernel.Alarm
+	failing, last := map[string]int{}, map[string]kernel.AlarmSent{}
+	for _, a := range list {
+		if a.Ended.IsZero() {
+			open = append(open, a)
+		}
+		for _, s := range a.Sends {
+			if s.Tries > 0 {
+				failing[s.Target]++
+			}
+		}
+		for _, s := range a.Sent {
+			if !s.OK && s.At.After(last[s.Target].At) {
+				last[s.Target] = s
+			}
+		}
+	}
+	if n := len(open); n > 0 {
+		what := count(n, "alarm") + " " + is(n) + " open"
+		if n > 1 {
+			what += ", the newest"
+		}
+		l.add(Attention{Kind: Alarmed, N: n, Since: open[0].Since}, "%s: %s.", what, alarms.Title(open[0]))
+	}
+	for i := range settings.Targets { // in the order of their names
+		name := settings.Targets[i].Name
+		if n := failing[name]; n > 0 {
+			l.add(Attention{Kind: Alarmed, Target: name, N: n, Since: last[name].At}, "Target %s does not accept messages about %s%s.", name, count(n, "alarm"), answerText(last[name]))
+		}
+	}
+}
+
+// answerText is the beginning of an answer, to follow a sentence.
+func answerText(s kernel.AlarmSent) string {
+	text, _, _ := strings.Cut(strings.TrimSpace(s.Text), "\n")
+	if text = strings.TrimSuffix(text, "."); text == "" && s.Status > 0 {
+		return fmt.Sprintf(": status %d", s.Status)
+	}
+	if text == "" {
+		return ""
+	}
+	return ": " + strings.ToValidUTF8(text[:min(len(text), 200)], "")
 }

@@ -16,12 +16,13 @@ import (
 
 // Attention is a problem that needs a person's attention.
 type Attention struct {
-	Kind  AttentionKind
-	Text  string   // one sentence that names the job, run or worker, if there is one
-	Job   jobs.Key // "" = none in particular
-	Run   jobs.ID  // zero = none in particular
-	N     int      // number of runs, requests, due times or jobs concerned
-	Since time.Time
+	Kind   AttentionKind
+	Text   string   // one sentence that names the job, run or worker, if there is one
+	Job    jobs.Key // "" = none in particular
+	Run    jobs.ID  // zero = none in particular
+	Target string   // of Alarmed: the target of alarms that does not accept messages; "" = none
+	N      int      // number of runs, requests, due times, jobs or alarms concerned
+	Since  time.Time
 }
 
 // AttentionKind is the kind of a problem.
@@ -31,6 +32,7 @@ type AttentionKind string
 const (
 	Clock       AttentionKind = "clock"     // the leader's clock was set, and is not followed yet
 	NoWorker    AttentionKind = "no_worker" // runs are ready, and no worker runs them
+	Alarmed     AttentionKind = "alarm"     // alarms are open, or a target does not accept messages about them
 	Stuck       AttentionKind = "stuck"     // a handler was asked to stop and has not returned
 	Failing     AttentionKind = "failing"   // the last runs of a job failed for good, or one fails again and again
 	GaveUp      AttentionKind = "gave_up"   // a job has paused itself because its runs failed
@@ -42,7 +44,7 @@ const (
 	Paused      AttentionKind = "paused"    // a job has been paused for a day, without an end
 )
 
-var urgency = []AttentionKind{Clock, NoWorker, Stuck, Failing, GaveUp, Lost, Undelivered, Endless, Unfired, Trouble, Paused}
+var urgency = []AttentionKind{Clock, NoWorker, Alarmed, Stuck, Failing, GaveUp, Lost, Undelivered, Endless, Unfired, Trouble, Paused}
 
 const (
 	maxAttention = 20
@@ -63,6 +65,7 @@ func (o *Ops) attention(ctx context.Context, who Who, g *kernel.Global, live map
 	l.runs()
 	l.jobs()
 	l.refused()
+	l.alarms()
 	slices.SortStableFunc(l.found, func(a, b Attention) int {
 		return cmp.Or(slices.Index(urgency, a.Kind)-slices.Index(urgency, b.Kind), b.Since.Compare(a.Since))
 	})

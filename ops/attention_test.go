@@ -150,6 +150,39 @@ func TestAttention(t *testing.T) {
 			d.apply(kernel.Pause{Key: "app.nightly", Until: d.now.Add(100 * time.Hour)})
 			d.now = d.now.Add(50 * time.Hour)
 		}, "[]", ""},
+		{"an open alarm", func(d *fixture, _ *members) {
+			d.alarm("failed")
+			d.run("app.work", kernel.OutcomeFatal)
+		}, "[alarm:1]", "1 alarm is open: Job app.work failed."},
+		{"open alarms", func(d *fixture, _ *members) {
+			d.alarm("failed")
+			d.run("app.often", kernel.OutcomeFatal)
+			d.run("app.work", kernel.OutcomeFatal)
+		}, "[alarm:2]", "2 alarms are open, the newest: Job app.work failed."},
+		{"ended alarms", func(d *fixture, _ *members) {
+			d.alarm("failed")
+			d.run("app.work", kernel.OutcomeFatal)
+			d.sent(true, "ok")
+			d.apply(kernel.EndAlarm{Rule: "failed", Job: "app.work", App: "app", N: 1, Why: "test"})
+		}, "[]", ""},
+		{"a target that fails", func(d *fixture, _ *members) {
+			d.alarm("failed")
+			d.run("app.work", kernel.OutcomeFatal)
+			d.sent(false, "no such channel\nat all")
+			d.sent(false, "no such robot\nat all")
+		}, "[alarm:1 alarm:1]", "Target chat does not accept messages about 1 alarm: no such robot."},
+		{"a target that fails to be told of the end", func(d *fixture, _ *members) {
+			d.alarm("failed")
+			d.run("app.work", kernel.OutcomeFatal)
+			d.apply(kernel.EndAlarm{Rule: "failed", Job: "app.work", App: "app", N: 1, Why: "test"})
+			d.sent(false, "")
+		}, "[alarm:1]", "Target chat does not accept messages about 1 alarm: status 503."},
+		{"a target that failed, and accepts again", func(d *fixture, _ *members) {
+			d.alarm("failed")
+			d.run("app.work", kernel.OutcomeFatal)
+			d.sent(false, "no")
+			d.sent(true, "ok")
+		}, "[alarm:1]", "1 alarm is open"},
 		{"the most urgent first", func(d *fixture, c *members) {
 			d.miss("app.often", 1, kernel.MissedLate)
 			for range 3 {
@@ -176,6 +209,24 @@ func TestAttention(t *testing.T) {
 			}
 		})
 	}
+}
+
+// alarm creates a rule on runs that fail, with a target.
+func (d *fixture) alarm(rule string) {
+	d.t.Helper()
+	d.apply(kernel.SetAlarmTarget{Target: kernel.AlarmTarget{Name: "chat", Kind: "slack", URL: "https://hooks.example/1"}})
+	d.apply(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: rule, Kind: kernel.AlarmFailed, InRow: 1, Targets: []string{"chat"}}})
+}
+
+// sent records the answer to a message about the first alarm.
+func (d *fixture) sent(ok bool, answer string) {
+	d.t.Helper()
+	d.now = d.now.Add(time.Second)
+	k := kernel.SentAlarm{Rule: "failed", Job: "app.work", App: "app", N: 1, Reported: 1, Sent: kernel.AlarmSent{Target: "chat", At: d.now, What: kernel.AlarmRaised, Status: 503, Text: answer, OK: ok}}
+	if !ok {
+		k.Next = d.now.Add(time.Minute)
+	}
+	d.apply(k)
 }
 
 // miss lets due times of a job pass.

@@ -300,3 +300,13 @@ func TestAlarmRulePages(t *testing.T) {
 	answer, body = s.post("/alarms/rules/failed/delete", nil)
 	s.has("deleted twice", answer, body, 404, "there is no alarm rule")
 }
+
+// The overview leads to open alarms, and to the target that does not accept messages.
+func TestAlarmsOnTheOverview(t *testing.T) {
+	s := newScene(t)
+	raised(s)
+	a := s.openAlarms()[0]
+	s.apply(kernel.SentAlarm{Rule: "failed", Job: a.Job, App: a.App, N: a.N, Reported: 1, Next: time.Now().Add(time.Minute), Sent: kernel.AlarmSent{Target: "chat", At: time.Now(), What: kernel.AlarmRaised, Text: hostile}})
+	answer, body := s.get("/")
+	s.has("the overview", answer, body, 200, `<a class="grow" href="/alarms">1 alarm is open: Job app.work failed.</a>`, `<a class="grow" href="/alarms/targets/chat">Target chat does not accept messages about 1 alarm: &#34;&gt;&lt;script&gt;`)
+}

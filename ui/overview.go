@@ -80,13 +80,17 @@ func urgentOf(a ops.Attention) urgent {
 	w := urgent{Attention: a, Tone: "bad", Path: "/workers"}
 	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused automatically", ops.Lost: "worker lost",
 		ops.Undelivered: "refused", ops.Clock: "clock", ops.Endless: "long-running",
-		ops.Unfired: "missed", ops.Trouble: "schedule", ops.Paused: "paused"}[a.Kind]
+		ops.Unfired: "missed", ops.Alarmed: "alarm", ops.Trouble: "schedule", ops.Paused: "paused"}[a.Kind]
 	if a.Kind == ops.Paused || a.Kind == ops.Unfired {
 		w.Tone = "warn"
 	}
 	switch {
 	case a.Kind == ops.Undelivered:
 		w.Path = "/outbox"
+	case a.Target != "":
+		w.Path = "/alarms/targets/" + a.Target
+	case a.Kind == ops.Alarmed:
+		w.Path = "/alarms"
 	case !a.Run.IsZero():
 		w.Path = "/runs/" + a.Run.String()
 	case a.Job != "":
