@@ -139,6 +139,27 @@ func (u *UI) mayEnd(ctx context.Context, v visitor, a *kernel.Alarm) bool {
 	return err == nil && v.May(job.Definition)
 }
 
+// jobAlarms returns the open alarms about a job, newest first. Of thousands of open alarms it reads the newest thousand.
+func (u *UI) jobAlarms(ctx context.Context, v visitor, key jobs.Key) (rows []alarmRow, _ error) {
+	before := uint64(0)
+	for range 5 {
+		page, err := u.ops.Alarms(ctx, v.Who, metastore.OpenAlarm, before, metastore.MaxPage)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range page {
+			if a.Job == key {
+				rows = append(rows, alarmRow{Alarm: a, Title: alarms.Title(a)})
+			}
+		}
+		if len(page) < metastore.MaxPage {
+			break
+		}
+		before = page[len(page)-1].N
+	}
+	return rows, nil
+}
+
 // endAlarm ends an open alarm. A condition that still holds raises it again.
 func (u *UI) endAlarm(r *http.Request, v visitor) (answer, error) {
 	v.Who.Reason = normal(r.PostFormValue("reason"))

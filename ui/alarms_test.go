@@ -310,3 +310,33 @@ func TestAlarmsOnTheOverview(t *testing.T) {
 	answer, body := s.get("/")
 	s.has("the overview", answer, body, 200, `<a class="grow" href="/alarms">1 alarm is open: Job app.work failed.</a>`, `<a class="grow" href="/alarms/targets/chat">Target chat does not accept messages about 1 alarm: &#34;&gt;&lt;script&gt;`)
 }
+
+// A job's page lists its open alarms, and a run that failed for good leads to them.
+func TestAlarmsOfAJob(t *testing.T) {
+	s := newScene(t)
+	raised(s)
+	const link = `href="/alarms#alarm-1"`
+	failed := s.fail("app.work")
+	for path, want := range map[string]bool{"/jobs/app.work": true, "/jobs/app.nightly": false, "/runs/" + failed.String(): true, "/runs/" + s.runs[jobs.Terminated].String(): true, "/runs/" + s.runs[jobs.Succeeded].String(): false} {
+		answer, body := s.get(path)
+		s.has(path, answer, body, 200)
+		if got := strings.Contains(body, link) && strings.Contains(body, "Job app.work failed 2 times"); got != want {
+			t.Errorf("%s leads to the alarm: %v", path, got)
+		}
+	}
+	s.apply(kernel.EndAlarm{Rule: "failed", Job: "app.work", App: "app", N: 1, Why: "test"})
+	answer, body := s.get("/jobs/app.work")
+	s.has("after its end", answer, body, 200)
+	s.lacks("after its end", body, link)
+	// A job's alarm is found behind others that are newer.
+	s.apply(kernel.RaiseAlarm{Rule: "failed", Job: "app.work", App: "app"})
+	for rule := range 3 {
+		name := fmt.Sprintf("more-%d", rule)
+		s.apply(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: name, Kind: kernel.AlarmMissed, Targets: []string{"chat"}}})
+		for n := range 90 {
+			s.apply(kernel.RaiseAlarm{Rule: name, Job: jobs.Key(fmt.Sprintf("other.%d", n)), App: "app"})
+		}
+	}
+	answer, body = s.get("/jobs/app.work")
+	s.has("behind others", answer, body, 200, `href="/alarms#alarm-2"`)
+}

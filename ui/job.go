@@ -31,10 +31,11 @@ type jobPage struct {
 	Busy, Waiting         int
 	Succeeded, Terminated int // in the last 24 hours
 	Missed                []*kernel.Missed
-	Options               []option  // set for this job
-	Defaults              []option  // the other settings
-	HTTP                  *httpWork // its requests; nil = none
-	Exec                  *execWork // its command; nil = none
+	Alarms                []alarmRow // open ones about it
+	Options               []option   // set for this job
+	Defaults              []option   // the other settings
+	HTTP                  *httpWork  // its requests; nil = none
+	Exec                  *execWork  // its command; nil = none
 	Schema                string
 	Go                    string // code to enqueue a run, or ""
 	Curl                  string
@@ -94,6 +95,9 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 		if f.Silent = job.Definition.Silent(global, f.At); f.Silent == "" && p.First.IsZero() {
 			p.First = f.At
 		}
+	}
+	if p.Alarms, err = u.jobAlarms(ctx, v, key); err != nil {
+		return answer{}, err
 	}
 	p.Held = !p.Recurring && global.TriggeredDebug.On
 	u.snippets(&p, r)

@@ -29,7 +29,8 @@ type runPage struct {
 	Explains string // the explanation of its state
 	Spread   bool   // it is a run of a broadcast, and the parent of the others
 	Children []runRow
-	More     bool // children than those
+	More     bool       // children than those
+	Alarms   []alarmRow // of a run that failed for good: the open ones about its job
 	CanStop  bool
 	CanRun   bool
 	Fault    string // error of a refused form
@@ -97,6 +98,11 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 	}
 	p.Spread = run.Place != nil && run.Place.Group == run.ID && !run.ID.IsZero()
 	p.Children, p.More = u.runRows(children.Runs), children.Next != ""
+	if run.State == jobs.Terminated {
+		if p.Alarms, err = u.jobAlarms(ctx, v, run.Key); err != nil {
+			return answer{}, err
+		}
+	}
 	job := &kernel.Definition{Key: run.Key, App: run.App}
 	if found, err := u.ops.Job(ctx, v.Who, run.Key, 0); err == nil {
 		p.Known, job = true, found.Definition
