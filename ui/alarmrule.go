@@ -89,8 +89,14 @@ func alarmRuleRowOf(r *kernel.AlarmRule) alarmRuleRow {
 	case r.Factor > 0:
 		row.Words = "a run takes " + factorText(r.Factor) + " times as long as the job's runs do on average"
 	}
-	if r.After > 0 {
-		row.Words += ", " + map[bool]string{true: "at least ", false: "over "}[r.Kind == kernel.AlarmSlow] + shortDuration(r.After)
+	switch after := shortDuration(r.After); {
+	case r.After == 0:
+	case r.Kind == kernel.AlarmSlow:
+		row.Words += ", and at least " + after
+	case r.Kind == kernel.AlarmBacklog:
+		row.Words = "ready runs of an app wait for over " + after
+	case r.Kind == kernel.AlarmNoWorker:
+		row.Words = "runs of an app are ready for over " + after + ", and it has no worker"
 	}
 	if r.Quiet.From != "" {
 		row.Hours = r.Quiet.From + " to " + r.Quiet.To + zone

@@ -267,7 +267,7 @@ func TestAlarmRulePages(t *testing.T) {
 		}
 	}
 	answer, body = s.get("/alarms")
-	s.has("words", answer, body, 200, "3 runs of a job failed for good in a row", "by 06:00 Europe/Berlin", "2.5 times as long", "at least 10m", "over 5m")
+	s.has("words", answer, body, 200, "3 runs of a job failed for good in a row", "by 06:00 Europe/Berlin", "2.5 times as long", "and at least 10m", "wait for over 5m", "ready for over 1m, and")
 	for name, c := range map[string]struct {
 		form   url.Values
 		status int
