@@ -327,3 +327,45 @@ func TestSend(t *testing.T) {
 		t.Errorf("refused address: %+v", a)
 	}
 }
+
+// The heartbeat URL is requested as it is; no error names it.
+func TestHeartbeatURL(t *testing.T) {
+	var got string
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Method + " " + r.URL.String()
+		switch r.URL.Path {
+		case "/cut-secret":
+			panic(http.ErrAbortHandler)
+		case "/gone-secret":
+			w.WriteHeader(http.StatusNotFound)
+		case "/redirect-secret":
+			http.Redirect(w, r, "/good-secret", http.StatusFound)
+		}
+	}))
+	defer s.Close()
+	for path, want := range map[string]string{"/good-secret?key=1": "", "/gone-secret": "status 404", "/redirect-secret": "status 302", "/cut-secret": "EOF"} {
+		sender, err := alarms.NewSender(alarms.Config{Heartbeat: s.URL + path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = sender.Heartbeat(t.Context())
+		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
+			t.Errorf("%s: %v, want %q", path, err, want)
+		}
+		if got != "GET "+path {
+			t.Errorf("%s: requested %q", path, got)
+		}
+		sender.Close()
+	}
+	closed, err := alarms.NewSender(alarms.Config{Heartbeat: s.URL + "/good-secret", Allow: func(netip.AddrPort) error { return errors.New("the address may not be called") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed.Close()
+	if err := closed.Heartbeat(t.Context()); err == nil || !strings.Contains(err.Error(), "may not be called") || strings.Contains(err.Error(), "secret") {
+		t.Errorf("an address that is not allowed: %v", err)
+	}
+	if _, err := alarms.NewSender(alarms.Config{Heartbeat: "ftp://example.com/secret"}); err == nil || strings.Contains(err.Error(), "secret/") || strings.Contains(err.Error(), "example.com") {
+		t.Errorf("another scheme: %v", err)
+	}
+}

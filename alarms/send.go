@@ -26,10 +26,17 @@ type Config struct {
 	SMTP SMTP
 	// Allow refuses addresses of HTTP targets, after the name was looked up; nil = all are allowed.
 	Allow func(netip.AddrPort) error
+	// Heartbeat is an http or https URL that the leader requests every minute; "" = none. It is secret but for its host.
+	Heartbeat string
 }
 
 // Check returns why the configuration is invalid, or nil.
-func (c Config) Check() error { return c.SMTP.check() }
+func (c Config) Check() error {
+	if to, err := url.Parse(c.Heartbeat); c.Heartbeat != "" && (err != nil || to.Scheme != "http" && to.Scheme != "https" || to.Host == "") {
+		return kernel.Invalid("invalid heartbeat URL: want http or https with a host") // it may hold a secret
+	}
+	return c.SMTP.check()
+}
 
 // Sender sends messages. It is safe for concurrent use.
 type Sender struct {
@@ -101,6 +108,30 @@ func (s *Sender) Send(ctx context.Context, t Target, m Message) Answer {
 		return Answer{Status: response.StatusCode, Text: redact(t, fmt.Sprintf("response not read: %v", err))}
 	}
 	return Judge(t, response.StatusCode, response.Header, body, time.Now())
+}
+
+// Heartbeat requests the heartbeat URL once. Errors do not name it.
+func (s *Sender) Heartbeat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, s.cfg.Heartbeat, nil)
+	if err != nil {
+		return errors.New("invalid URL") // the error would name it
+	}
+	request.Header.Set("User-Agent", "carillon")
+	response, err := s.client.Do(request)
+	if err != nil {
+		if about, ok := errors.AsType[*url.Error](err); ok {
+			err = about.Err // without the URL
+		}
+		return err
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 64<<10) // so that the connection is used again
+	if response.StatusCode/100 != 2 {
+		return fmt.Errorf("status %d: want 2xx", response.StatusCode)
+	}
+	return nil
 }
 
 // TLS of an SMTP server.

@@ -65,6 +65,8 @@ type Config struct {
 
 	// Alarm sends a message to a target, once (alarms.Sender). Default: none is sent.
 	Alarm func(context.Context, alarms.Target, alarms.Message) alarms.Answer
+	// Heartbeat requests a URL elsewhere, every minute while this process leads and can commit. Default: none is requested.
+	Heartbeat func(context.Context) error
 	// Page is the address of the pages, for links in messages; "" = they have none.
 	Page string
 

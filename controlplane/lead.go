@@ -101,6 +101,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 		add(&g, ctx, duty)
 	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.expire(ctx, term) })
+	add(&g, ctx, func(ctx context.Context) error { return cp.requestHeartbeatURL(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.stepDown(ctx, term) })
 	return g.Run()
 }

@@ -271,7 +271,9 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return nil, err
 	}
 	s.close = append(s.close, func() error { s.messages.Close(); return nil })
-	plane.Alarm, plane.Page = s.messages.Send, cfg.Page
+	if plane.Alarm, plane.Page = s.messages.Send, cfg.Page; cfg.Alarms.Heartbeat != "" {
+		plane.Heartbeat = s.messages.Heartbeat
+	}
 	if s.plane, err = controlplane.New(plane); err != nil {
 		return nil, err
 	}

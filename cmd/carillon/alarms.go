@@ -22,9 +22,9 @@ func (c *config) alarms() (alarms.Config, error) {
 			return alarms.Config{}, usage("smtp.password-file: %w", err)
 		}
 	}
-	cfg := alarms.Config{SMTP: s, Allow: guard.Check}
+	cfg := alarms.Config{SMTP: s, Allow: guard.Check, Heartbeat: c.Heartbeat}
 	if err := cfg.Check(); err != nil {
-		return alarms.Config{}, usage("smtp: %w", err)
+		return alarms.Config{}, usage("alarms or smtp: %w", err)
 	}
 	return cfg, nil
 }

@@ -17,6 +17,8 @@ func TestAlarmConfig(t *testing.T) {
 		"none":              {"", ""},
 		"e-mail":            {"smtp: {address: 'mail.example.com:587', from: c@example.com, user: u, password-file: " + file + "}", ""},
 		"networks":          {"alarms: {allow: '10.0.0.0/8,127.0.0.1'}", ""},
+		"a heartbeat":       {"alarms: {heartbeat-url: 'https://hc.example.com/ping/hidden'}", ""},
+		"no heartbeat URL":  {"alarms: {heartbeat-url: 'hc.example.com/hidden'}", "invalid heartbeat URL"},
 		"no network":        {"alarms: {allow: inner}", `invalid alarms.allow "inner"`},
 		"no sender":         {"smtp: {address: 'mail.example.com:587'}", "invalid sender"},
 		"no port":           {"smtp: {address: mail.example.com, from: c@example.com}", "want host:port"},

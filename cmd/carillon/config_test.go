@@ -242,6 +242,17 @@ func TestPrintTellsNoSecret(t *testing.T) {
 	}
 }
 
+// Of the heartbeat URL only the host is printed.
+func TestPrintTellsNoHeartbeatURL(t *testing.T) {
+	c, err := load(t, "", []string{"CARILLON_ALARMS_HEARTBEAT_URL=https://hc.example.com/ping/hush"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := c.print(true); strings.Contains(text, "hush") || !strings.Contains(text, "https://hc.example.com/***") {
+		t.Errorf("it prints %s", text)
+	}
+}
+
 // The printed configuration can be read again, with the same result.
 func TestPrintedConfigIsAConfig(t *testing.T) {
 	c, err := load(t, "node: '007'\nscheduler:\n  debug:\n    triggered: true\n", nil)

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/carillon-scheduler/carillon/ops"
 )
 
 func newConfig() *cobra.Command {
@@ -69,6 +71,9 @@ func (c *config) print(origin bool) string {
 func shown(key, text string) string {
 	if (key == "nats.url" || key == "store.url") && (strings.Contains(text, "@") || strings.Contains(text, "password=")) {
 		return strings.ReplaceAll(withoutUsers(text), "://", "://***@")
+	}
+	if key == "alarms.heartbeat-url" && text != "" {
+		return ops.HostOf(text)
 	}
 	if key == "jobs.from" && shownSource(text) != text {
 		return shownSource(text) + "?***"
