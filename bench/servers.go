@@ -113,10 +113,10 @@ func (s *server) postgres(ctx context.Context, args []string) error {
 
 func (s *server) mariadb(ctx context.Context, args []string) error {
 	data, socket := filepath.Join(s.dir, "data"), filepath.Join(s.dir, "socket")
-	if err := s.run("mariadb-install-db", "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db"); err != nil {
+	if err := s.run("mariadb-install-db", "--no-defaults", "--datadir="+data, "--tmpdir="+s.dir, "--auth-root-authentication-method=normal", "--skip-test-db"); err != nil {
 		return err
 	}
-	args = append([]string{"--no-defaults", "--datadir=" + data, "--socket=" + socket, "--skip-networking", "--pid-file=" + filepath.Join(s.dir, "pid"),
+	args = append([]string{"--no-defaults", "--datadir=" + data, "--tmpdir=" + s.dir, "--socket=" + socket, "--skip-networking", "--pid-file=" + filepath.Join(s.dir, "pid"),
 		"--innodb-flush-log-at-trx-commit=1", "--innodb-buffer-pool-size=512M", "--innodb-log-file-size=1G", "--max-connections=300", "--skip-log-bin"}, args...)
 	if err := s.begin("mariadbd", args...); err != nil {
 		return err

@@ -319,7 +319,7 @@ func startPostgres(s *server, programs []string) error {
 
 func startMariaDB(s *server, programs []string) error {
 	data := filepath.Join(s.dir, "data")
-	if err := s.command(programs[0], "--no-defaults", "--datadir="+data, "--auth-root-authentication-method=normal", "--skip-test-db").Run(); err != nil {
+	if err := s.command(programs[0], "--no-defaults", "--datadir="+data, "--tmpdir="+s.dir, "--auth-root-authentication-method=normal", "--skip-test-db").Run(); err != nil {
 		return err
 	}
 	socket := filepath.Join(s.dir, "socket")
@@ -330,7 +330,7 @@ func startMariaDB(s *server, programs []string) error {
 		flush = "2" // it may be killed: acknowledged writes must have left the process
 		s.url.Host, s.url.RawQuery = s.listen, ""
 	}
-	s.start = append([]string{programs[1], "--no-defaults", "--datadir=" + data, "--socket=" + socket, "--pid-file=" + filepath.Join(s.dir, "pid"),
+	s.start = append([]string{programs[1], "--no-defaults", "--datadir=" + data, "--tmpdir=" + s.dir, "--socket=" + socket, "--pid-file=" + filepath.Join(s.dir, "pid"),
 		"--innodb-flush-log-at-trx-commit=" + flush, "--innodb-flush-method=nosync", "--skip-innodb-doublewrite", "--max-connections=300", "--skip-log-bin"}, network...)
 	return s.run()
 }
