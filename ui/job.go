@@ -27,6 +27,7 @@ type jobPage struct {
 	Fires                 []fire
 	Recent                []runRow
 	Spark                 template.HTML
+	Graph                 template.HTML // jobs that follow each other; "" = none
 	Day, Week             chart.Stack
 	Busy, Waiting         int
 	Succeeded, Terminated int // in the last 24 hours
@@ -84,6 +85,9 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 		return answer{}, err
 	}
 	p.Recent = u.runRows(list[:min(len(list), 10)])
+	if p.Graph, err = u.jobGraph(ctx, v.Who, key); err != nil {
+		return answer{}, err
+	}
 	p.Spark = chart.Spark("The last runs of "+string(key), u.bars(list))
 	global, err := u.ops.Settings(ctx, v.Who)
 	if err != nil {

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"encoding/json"
+	"html/template"
 	"net/http"
 	"strconv"
 	"strings"
@@ -29,7 +30,8 @@ type runPage struct {
 	Explains string // the explanation of its state
 	Spread   bool   // it is a run of a broadcast, and the parent of the others
 	Children []runRow
-	More     bool       // children than those
+	More     bool // children than those
+	Graph    template.HTML
 	Alarms   []alarmRow // of a run that failed for good: the open ones about its job
 	CanStop  bool
 	CanRun   bool
@@ -102,6 +104,9 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 		if p.Alarms, err = u.jobAlarms(ctx, v, run.Key); err != nil {
 			return answer{}, err
 		}
+	}
+	if p.Graph, err = u.runGraph(ctx, v.Who, run, run.Place == nil && (len(children.Runs) > 0 || !run.Parent.IsZero())); err != nil {
+		return answer{}, err
 	}
 	job := &kernel.Definition{Key: run.Key, App: run.App}
 	if found, err := u.ops.Job(ctx, v.Who, run.Key, 0); err == nil {

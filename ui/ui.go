@@ -172,6 +172,7 @@ func New(c Config) *UI {
 		{"POST /apps/{name}/resume", ops.Operator, u.drain(u.ops.DrainApp, false)},
 		{"GET /stats", ops.Viewer, u.stats},
 		{"GET /forecast", ops.Viewer, u.forecast},
+		{"GET /forecast/day", ops.Viewer, u.day},
 		{"GET /calendars", ops.Viewer, u.calendars},
 		{"GET /calendars/new", ops.Admin, u.newCalendar},
 		{"POST /calendars", ops.Admin, u.setCalendar},

@@ -19,7 +19,7 @@ const links = `[...document.querySelectorAll("a[href]")].map((a) => new URL(a.ge
 
 // kinds are what many paths have in common; the walk looks at some of each kind.
 var kinds = []*regexp.Regexp{
-	regexp.MustCompile(`^/(runs|jobs)/[^?/]+(/[a-z]+)?`), regexp.MustCompile(`^/[a-z]*\?[a-z]+`), regexp.MustCompile(`^/[a-z]*$`),
+	regexp.MustCompile(`^/(runs|jobs)/[^?/]+(/[a-z]+)?`), regexp.MustCompile(`^/[a-z/]*\?[a-z]+`), regexp.MustCompile(`^/[a-z]*$`),
 }
 
 // kindOf is a path without what differs: "jobs/edit", "/runs?state".
@@ -52,7 +52,7 @@ func TestWalk(t *testing.T) {
 
 	b := h.newTab(true)
 	seen := b.walk("", mostPages, "/", "/runs/"+bad.ID.String(), "/runs/"+good.ID.String(), "/runs/"+busy.ID.String())
-	for _, want := range []string{"/", "/jobs", "jobs", "jobs/run", "jobs/edit", "jobs/pause", "jobs/delete", "jobs/versions", "jobs/backfill", "/runs", "runs", "/workers", "/stats", "/forecast", "/calendars",
+	for _, want := range []string{"/", "/jobs", "jobs", "jobs/run", "jobs/edit", "jobs/pause", "jobs/delete", "jobs/versions", "jobs/backfill", "/runs", "runs", "/workers", "/stats", "/forecast", "/forecast/day", "/calendars",
 		"/cluster", "/settings", "/audit", "/new"} {
 		if seen[want] == 0 {
 			t.Errorf("no page of the kind %s can be reached", want)

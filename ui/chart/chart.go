@@ -2,7 +2,7 @@
 //
 // It is not promised to programs outside this module.
 //
-// Where to start: [Stack], [Band], [Share], [Spark], [Heat].
+// Where to start: [Stack], [Band], [Share], [Spark], [Heat], [Graph].
 //
 // Everything is a pure function of its data. Colours are classes (the state's name, or good, bad, warn, busy, wait,
 // calm), so that light and dark need no other drawing. The page stretches plots; their texts are HTML, so that they

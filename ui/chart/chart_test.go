@@ -35,6 +35,9 @@ func TestDrawings(t *testing.T) {
 		"band": Band{Title: "Lateness", At: minutes(6), LowName: "p50", HighName: "p99", Known: []bool{true, true, false, true, false, false},
 			Low: []time.Duration{ms, 2 * ms, 0, 3 * ms, 0, 0}, High: []time.Duration{4 * ms, 130 * ms, 0, 9 * ms, 0, 0}}.HTML(),
 		"share": Share{Title: "Runs now", Parts: []Part{{"running", "busy", 3, "/runs?state=Processing"}, {"waiting", "wait", 0, ""}, {"later", "calm", 100_000, ""}}}.HTML(),
+		"graph": Graph{Title: "Runs of one occasion", More: 3, Nodes: []Node{{ID: "1", Name: "billing.extract", Text: "Succeeded", Class: "succeeded", Href: "/runs/1"},
+			{ID: "2", Name: `billing.<b>"a-name-that-is-too-long"`, Text: "Terminated", Class: "terminated", Here: true}, {ID: "3", Name: "billing.report", Text: "no run yet", Href: "/jobs/billing.report"}},
+			Edges: []Edge{{From: "1", To: "2", Text: "after success", Kind: EdgeSuccess, Done: true}, {From: "2", To: "3", Text: "after any end", Kind: EdgeEnd}, {From: "1", To: "3", Text: "after failure", Kind: EdgeFailure}}}.HTML(),
 		"heat":  Heat{Title: "Planned", What: "planned", From: minutes(31)[30], Usual: 1, Minutes: append(slices.Repeat([]int{1}, 40), 0, 0, 2, 3, 9, 40, 1, 1)}.HTML(),
 		"spark": Spark("last runs", []Run{{"succeeded", 20 * ms, "Succeeded in 20 ms", minutes(1)[0], "/runs/1"}, {"terminated", 80 * ms, `Terminated "<b>`, minutes(2)[1], ""}}),
 	} {
