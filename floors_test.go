@@ -44,6 +44,7 @@ var floors = []struct {
 	{1, "trace", nil},
 	{1, "webhook", nil},
 	{1, "alarms", []string{"webhook"}},
+	{1, "internal/auditsink", []string{"webhook"}},
 	{1, "httpspec", nil},
 	{1, "execspec", nil},
 	{1, "outbox", nil},

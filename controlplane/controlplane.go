@@ -67,6 +67,8 @@ type Config struct {
 	Alarm func(context.Context, alarms.Target, alarms.Message) alarms.Answer
 	// Heartbeat requests a URL elsewhere, every minute while this process leads and can commit. Default: none is requested.
 	Heartbeat func(context.Context) error
+	// AuditSinks receive each audit while this process leads.
+	AuditSinks []AuditSink
 	// Page is the address of the pages, for links in messages; "" = they have none.
 	Page string
 

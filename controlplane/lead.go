@@ -97,7 +97,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	add(&g, ctx, func(ctx context.Context) error { return cp.callWorkers(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.start(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.repeat(ctx, term) })
-	for _, duty := range []func(context.Context) error{cp.settle, cp.release, cp.sweep, cp.prune, cp.dissolve, cp.alarms, cp.watchClock, cp.watchDuties} {
+	for _, duty := range []func(context.Context) error{cp.settle, cp.release, cp.sweep, cp.prune, cp.dissolve, cp.alarms, cp.export, cp.watchClock, cp.watchDuties} {
 		add(&g, ctx, duty)
 	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.expire(ctx, term) })

@@ -40,6 +40,7 @@ type fixture struct {
 
 	alarm     func(context.Context, alarms.Target, alarms.Message) alarms.Answer // the control plane's Alarm, or nil
 	heartbeat func(context.Context) error                                        // the control plane's Heartbeat, or nil
+	sinks     []controlplane.AuditSink                                           // of the audit
 	retain    metastore.Retainer                                                 // purges finished runs, or nil
 	logs      metastore.Logs
 	archive   *memstore.Archive
@@ -67,7 +68,7 @@ func (h *fixture) start() {
 func (h *fixture) restartOn(b bus.Bus) {
 	h.t.Helper()
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(&h.logged, h.t.Output()), nil))
-	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Bus: b, Logger: logger, Alarm: h.alarm, Heartbeat: h.heartbeat, Retain: h.retain, Logs: h.logs})
+	cp, err := controlplane.New(controlplane.Config{Node: "n1", Store: h.full, Clock: h.clock, Bus: b, Logger: logger, Alarm: h.alarm, Heartbeat: h.heartbeat, AuditSinks: h.sinks, Retain: h.retain, Logs: h.logs})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -100,6 +100,9 @@ type Config struct {
 	// a free port. Not with Bus.
 	Server *embedded.Server
 
+	// AuditSinks receive each line of the audit while this process leads, at least once and in order. All processes should
+	// have the same.
+	AuditSinks []AuditSink
 	// Alarms is how messages of alarms are sent. Default of Allow: to public addresses only, at ports 80 and 443.
 	Alarms alarms.Config
 	// Page is the address of the pages, for links in these messages; "" = they have none.
@@ -271,6 +274,9 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		return nil, err
 	}
 	s.close = append(s.close, func() error { s.messages.Close(); return nil })
+	for _, sink := range cfg.AuditSinks {
+		plane.AuditSinks = append(plane.AuditSinks, sink)
+	}
 	if plane.Alarm, plane.Page = s.messages.Send, cfg.Page; cfg.Alarms.Heartbeat != "" {
 		plane.Heartbeat = s.messages.Heartbeat
 	}

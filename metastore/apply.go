@@ -178,6 +178,8 @@ func (c *change) command() error {
 		return c.sentAlarm(k)
 	case kernel.PurgeAlarms:
 		return c.purgeAlarms(k)
+	case kernel.Exported:
+		return c.exported(k)
 	}
 	return c.applyNext()
 }

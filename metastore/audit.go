@@ -35,9 +35,7 @@ func (c *change) auditBy(actor, verb, target string, before, after fields) {
 	g.Audits++
 	c.chain(&g, &kernel.Audit{Tenant: g.Tenant, N: g.Audits, At: c.at, Actor: readable(actor), Reason: readable(reason),
 		Verb: verb, Target: target, Before: before.json(), After: after.json(), Prev: g.AuditHead})
-	if g.Audits > kernel.MaxAudits {
-		c.tx.Delete(kernel.AuditRef(g.Tenant, g.Audits-kernel.MaxAudits))
-	}
+	c.purgeAudits(2)
 }
 
 // readable is a text as JSON can carry it: a line with other bytes could not be verified.

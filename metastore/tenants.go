@@ -171,7 +171,7 @@ func (c *change) dropTenant(k kernel.DropTenant) error {
 	for _, ref := range k.Refs {
 		if ref.Tenant = k.Name; ref.Kind == kernel.RowAudit && row.Audits > 0 { // the chain ends with its lines
 			g := *row
-			g.Audits, g.AuditHead = 0, nil
+			g.Audits, g.AuditHead, g.AuditsFrom, g.AuditSinks = 0, nil, 0, nil
 			c.tx.Put(&g)
 			row = &g
 		}

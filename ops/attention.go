@@ -41,19 +41,21 @@ const (
 	Endless     AttentionKind = "endless"   // a run has been processing for a day, without a timeout
 	Unfired     AttentionKind = "missed"    // due times passed that the scheduler did not fire
 	Trouble     AttentionKind = "trouble"   // a schedule is invalid
+	AuditSinks  AttentionKind = "audit"     // a sink of the audit fails, or has a gap
 	Paused      AttentionKind = "paused"    // a job has been paused for a day, without an end
 )
 
-var urgency = []AttentionKind{Clock, NoWorker, Alarmed, Stuck, Failing, GaveUp, Lost, Undelivered, Endless, Unfired, Trouble, Paused}
+var urgency = []AttentionKind{Clock, NoWorker, Alarmed, Stuck, Failing, GaveUp, Lost, Undelivered, AuditSinks, Endless, Unfired, Trouble, Paused}
 
 const (
 	maxAttention = 20
 	inARow       = 3                // failed runs in a row, or failed attempts of one run, before they are reported
 	unserved     = 10 * time.Second // how long a run may be ready before a missing worker is reported
 	recently     = 24 * time.Hour
-	lookedJobs   = 2_000 // jobs, by key, that are checked
-	lookedLedger = 50    // jobs whose ledger is read: those with the latest missed due times
-	lookedEnds   = 5     // jobs whose last success is looked up
+	auditGap     = 7 * 24 * time.Hour // how long a gap is reported
+	lookedJobs   = 2_000              // jobs, by key, that are checked
+	lookedLedger = 50                 // jobs whose ledger is read: those with the latest missed due times
+	lookedEnds   = 5                  // jobs whose last success is looked up
 )
 
 // attention looks for problems. It reads at most a page of each list, so that a store of any size answers at once; what
@@ -61,6 +63,7 @@ const (
 func (o *Ops) attention(ctx context.Context, who Who, g *kernel.Global, live map[jobs.State]int) ([]Attention, error) {
 	l := look{o: o, ctx: ctx, who: who, now: o.Now()}
 	l.clock()
+	l.sinks(g)
 	l.workers(g, live)
 	l.runs()
 	l.jobs()
@@ -110,6 +113,24 @@ func (l *look) clock() {
 	if leader.Off.Abs() > metastore.ClockSlack {
 		l.add(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s, the leader, is %s off the clocks of the other nodes. It fires nothing, and another node takes over: correct the clock.",
 			leader.Node, leader.Off.Abs().Round(time.Millisecond))
+	}
+}
+
+// sinks reports sinks that the audit is exported to.
+func (l *look) sinks(g *kernel.Global) {
+	for i := range g.AuditSinks {
+		s := &g.AuditSinks[i]
+		if !s.Failing.IsZero() {
+			why := "see the log of the leader"
+			if l.who.tenant() == jobs.DefaultTenant { // errors name addresses and paths of the server
+				why = strings.TrimSuffix(s.Error, ".")
+			}
+			n := int(g.Audits - s.N)
+			l.add(Attention{Kind: AuditSinks, N: n, Since: s.Failing}, "The audit is not exported to %s: %s. It lacks %s.", s.Name, why, count(n, "audit"))
+		}
+		if s.GapTo > 0 && l.now.Sub(s.GapAt) < auditGap {
+			l.add(Attention{Kind: AuditSinks, N: int(s.GapTo - s.GapFrom + 1), Since: s.GapAt}, "Audits %d to %d were purged before %s received them.", s.GapFrom, s.GapTo, s.Name)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ type urgent struct {
 func urgentOf(a ops.Attention) urgent {
 	w := urgent{Attention: a, Tone: "bad", Path: "/workers"}
 	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused automatically", ops.Lost: "worker lost",
-		ops.Undelivered: "refused", ops.Clock: "clock", ops.Endless: "long-running",
+		ops.Undelivered: "refused", ops.Clock: "clock", ops.AuditSinks: "audit export", ops.Endless: "long-running",
 		ops.Unfired: "missed", ops.Alarmed: "alarm", ops.Trouble: "schedule", ops.Paused: "paused"}[a.Kind]
 	if a.Kind == ops.Paused || a.Kind == ops.Unfired {
 		w.Tone = "warn"

@@ -60,6 +60,8 @@ type config struct {
 	AlarmNetworks string // that targets of alarms may be in besides public ones
 	Heartbeat     string // URL that the leader requests every minute; secret but for its host
 
+	Audit struct{ Export, SecretFile, CA string }
+
 	SMTP struct{ Address, TLS, User, PasswordFile, From, CA string }
 
 	HTTPJobs httpJobsConfig
@@ -172,6 +174,9 @@ var settings = []setting{
 	{"smtp.password-file", "", "", "file with the user's password, readable by its owner only", textOf(func(c *config) *string { return &c.SMTP.PasswordFile })},
 	{"smtp.from", "", "", "address of the sender of e-mail", textOf(func(c *config) *string { return &c.SMTP.From })},
 	{"smtp.ca-file", "", "", "file with certificate authorities of that server, besides the system's", textOf(func(c *config) *string { return &c.SMTP.CA })},
+	{"audit.export", "", "", "NAME=ADDRESS pairs that the audit is exported to as it grows, comma-separated: a file by its absolute path, syslog+tls://host:port (tcp, udp, unix) or https://host/path", textOf(func(c *config) *string { return &c.Audit.Export })},
+	{"audit.secret-file", "", "", "file with the secret that signs requests to webhooks of audit.export, readable by its owner only", textOf(func(c *config) *string { return &c.Audit.SecretFile })},
+	{"audit.ca-file", "", "", "file with certificate authorities of servers of audit.export, instead of the system's", textOf(func(c *config) *string { return &c.Audit.CA })},
 	{"jobs.from", "jobs-from", "", "file, folder or URL with job definitions for carillon apply; changes are applied", jobsFrom},
 	{"jobs.every", "", "2m", "interval between two reads of jobs.from, at least 1s", setEvery},
 	{"jobs.exact", "", "false", "reset edited fields that jobs.from does not name to the code's values", boolOf(func(c *config) *bool { return &c.Jobs.Exact })},

@@ -128,6 +128,9 @@ func (p *process) serve(ctx context.Context) (err error) {
 	if cfg.Alarms, err = p.cfg.alarms(); err != nil {
 		return err
 	}
+	if cfg.AuditSinks, err = p.cfg.auditSinks(); err != nil {
+		return err
+	}
 	f := newFront(listener, p.cfg.hosts(), p.log)
 	defer f.close()
 	s, err := embed.Open(ctx, cfg, p.jobs...)

@@ -44,6 +44,39 @@ func Append(b []byte, a *kernel.Audit) []byte {
 	return append(append(b, text...), '\n')
 }
 
+// Gap is a line in the place of audits that were purged before the sink of the lines had received them. An audit of the
+// verb "exported" confirms it.
+type Gap struct {
+	Sink string `json:"sink"`
+	From uint64 `json:"from"`
+	To   uint64 `json:"to"`
+}
+
+type gapLine struct {
+	V      int         `json:"v"`
+	Tenant jobs.Tenant `json:"tenant"`
+	Gap    *Gap        `json:"gap"`
+}
+
+// AppendGap appends a gap in a tenant's audits to b as a line of JSON, with a line feed.
+func AppendGap(b []byte, tenant jobs.Tenant, g Gap) []byte {
+	text, err := json.Marshal(gapLine{V: Form, Tenant: tenant, Gap: &g})
+	if err != nil {
+		panic(err) // it has text and numbers only
+	}
+	return append(append(b, text...), '\n')
+}
+
+// parseGap reads a line, without its line feed, if it is a gap.
+func parseGap(b []byte) (tenant jobs.Tenant, g Gap, ok bool) {
+	var l gapLine
+	if err := json.Unmarshal(b, &l); err != nil || l.V != Form || l.Gap == nil || l.Gap.From == 0 || l.Gap.From > l.Gap.To {
+		return "", Gap{}, false
+	}
+	again := AppendGap(nil, l.Tenant, *l.Gap)
+	return l.Tenant, *l.Gap, bytes.Equal(again[:len(again)-1], b)
+}
+
 // Parse reads a line, without its line feed. Only what Append writes is accepted: a field that is repeated, added or
 // spelled differently could show a reader something that the hash does not cover.
 func Parse(b []byte) (*kernel.Audit, error) {

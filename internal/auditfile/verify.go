@@ -4,11 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -17,8 +19,9 @@ import (
 // maxLine is the longest line in bytes: before and after of an audit have at most some 256 KiB each.
 const maxLine = 4 << 20
 
-// repeatable is how many of the last lines of a tenant may come again: exporters deliver at least once.
-const repeatable = 10_000
+// repeatable is how many of the last lines of a tenant may come again: exporters deliver at least once, and begin anew with
+// all that the server keeps if a sink was removed from the configuration and added again.
+const repeatable = kernel.MaxAuditsWaiting
 
 // Verifier checks lines of the audit, in order, over any number of files. Its zero value is ready.
 type Verifier struct {
@@ -26,6 +29,8 @@ type Verifier struct {
 	heads  map[string]*Head
 	err    error   // of the first wrong line
 	broken *broken // what a later line may still explain
+	// Syslog has the lines be a syslog server's: with its text before each.
+	Syslog bool
 }
 
 // Chain is what was verified of a tenant: all audits from First to Last.
@@ -34,6 +39,9 @@ type Chain struct {
 	First, Last uint64
 	Hash        string // of the last, hexadecimal
 	Repeats     int    // lines that came again, unchanged
+	Gaps        []Gap  // confirmed ones: these audits are not in the lines
+	open        []openGap
+	leap        bool // a gap was the last line: the next audit continues one that is not there
 	recent      map[uint64]string
 	at          place // of the last
 }
@@ -44,6 +52,12 @@ type Head struct {
 	Found  bool
 	Tenant jobs.Tenant
 	N      uint64 // number of its audit
+}
+
+// openGap is a gap that no audit has confirmed yet.
+type openGap struct {
+	Gap
+	at place
 }
 
 type place struct {
@@ -116,7 +130,17 @@ func (v *Verifier) wrong(err error) {
 	}
 }
 
+// syslogMessage begins the message in a line of a syslog server.
+var syslogMessage = []byte(`{"v":1,"tenant":`)
+
 func (v *Verifier) line(at place, text []byte) {
+	if i := bytes.Index(text, syslogMessage); v.Syslog && i > 0 {
+		text = text[i:]
+	}
+	if tenant, g, ok := parseGap(text); ok {
+		v.gap(at, tenant, g)
+		return
+	}
 	a, err := Parse(text)
 	if err != nil {
 		if v.broken == nil {
@@ -161,13 +185,48 @@ func (v *Verifier) line(at place, text []byte) {
 	case a.N > c.Last+1:
 		v.broken = &broken{a.Tenant, c.Last + 1, a.N - 1, at, c.at}
 		v.wrong(fmt.Errorf("%s: removed: tenant %s lacks %s after %s", at, a.Tenant, span(c.Last+1, a.N-1), c.at))
-	case prev != c.Hash:
+	case prev != c.Hash && !c.leap:
 		v.wrong(fmt.Errorf("%s: changed or inserted: audit %d of tenant %s does not continue audit %d in %s: one of the two was replaced and its hash computed anew",
 			at, a.N, a.Tenant, c.Last, c.at))
 	default:
-		c.Last, c.Hash, c.at = a.N, hash, at
+		c.Last, c.Hash, c.at, c.leap = a.N, hash, at, false
+		c.confirm(a)
 		c.recent[a.N] = hash
 		delete(c.recent, a.N-repeatable)
+	}
+}
+
+// gap leaps over audits that the sink did not receive. Done refuses it unless an audit confirms it.
+func (v *Verifier) gap(at place, tenant jobs.Tenant, g Gap) {
+	if v.err != nil {
+		return
+	}
+	c := v.chains[tenant]
+	switch {
+	case c == nil: // the lines begin after it
+	case slices.ContainsFunc(c.Gaps, func(o Gap) bool { return o == g }), g.To <= c.Last && !c.leap:
+		c.Repeats++
+	case g.From > c.Last+1:
+		v.broken = &broken{tenant, c.Last + 1, g.From - 1, at, c.at}
+		v.wrong(fmt.Errorf("%s: removed: tenant %s lacks %s before the gap", at, tenant, span(c.Last+1, g.From-1)))
+	default: // written again, it may reach further
+		c.open = append(c.open, openGap{g, at})
+		c.Last, c.Hash, c.at, c.leap = max(c.Last, g.To), "", at, true
+	}
+}
+
+// confirm closes the gaps that an audit is about. It may reach further than the line: the leader that wrote the line
+// died, and the next one found more missing.
+func (c *Chain) confirm(a *kernel.Audit) {
+	sink, about := strings.CutPrefix(a.Target, kernel.AuditSinkTarget(""))
+	var is kernel.AuditGap
+	if len(c.open) == 0 || !about || a.Verb != kernel.VerbExported.String() || json.Unmarshal(a.After, &is) != nil {
+		return
+	}
+	before := len(c.open)
+	c.open = slices.DeleteFunc(c.open, func(g openGap) bool { return g.Sink == sink && g.From >= is.From && g.To <= is.To })
+	if len(c.open) < before {
+		c.Gaps = append(c.Gaps, Gap{sink, is.From, is.To})
 	}
 }
 
@@ -192,6 +251,13 @@ func (v *Verifier) Done() ([]*Chain, []*Head, error) {
 	chains := slices.SortedFunc(maps.Values(v.chains), func(a, b *Chain) int { return bytes.Compare([]byte(a.Tenant), []byte(b.Tenant)) })
 	heads := slices.SortedFunc(maps.Values(v.heads), func(a, b *Head) int { return bytes.Compare([]byte(a.Hash), []byte(b.Hash)) })
 	err := v.err
+	for _, c := range chains {
+		if err == nil && len(c.open) > 0 {
+			g := c.open[0]
+			err = fmt.Errorf("%s: the gap of %s of tenant %s is confirmed by no later audit: the lines were removed, or the audit \"exported\" is not in the lines yet",
+				g.at, span(g.From, g.To), c.Tenant)
+		}
+	}
 	for _, h := range heads {
 		if err == nil && !h.Found {
 			err = fmt.Errorf("no line has the hash %s: lines are missing at the end, or these are not the lines of that server", h.Hash)

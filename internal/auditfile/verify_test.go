@@ -121,3 +121,53 @@ func TestTampering(t *testing.T) {
 		t.Error("a head of two digits is accepted")
 	}
 }
+
+// A gap is accepted if a later audit records it, and is an error otherwise.
+func TestGaps(t *testing.T) {
+	list := chain("default", 12)
+	confirm := list[10]
+	confirm.Verb, confirm.Target, confirm.Before, confirm.After = "exported", "audit sink siem", nil, []byte(`{"from":4,"to":7}`)
+	confirm.Hash = confirm.Sum()
+	list[11].Prev = confirm.Hash
+	list[11].Hash = list[11].Sum()
+	gap := func(from, to uint64) string {
+		return strings.TrimSuffix(string(AppendGap(nil, "default", Gap{"siem", from, to})), "\n")
+	}
+	l := written(list...)
+	head := hex.EncodeToString(list[11].Hash)
+	with := func(gaps ...string) []string { return slices.Concat(l[:3], gaps, l[7:]) }
+	for name, lines := range map[string][]string{
+		"once":              with(gap(4, 7)),
+		"twice":             with(gap(4, 7), gap(4, 7)),
+		"it grew":           with(gap(4, 6), gap(4, 7)),
+		"repeated later":    append(with(gap(4, 7)), gap(4, 7), l[11]),
+		"a batch was twice": slices.Concat(l[:3], []string{gap(4, 7)}, l[7:9], []string{gap(4, 7)}, l[7:]),
+	} {
+		chains, err := verify(lines, head)
+		if err != nil || len(chains) != 1 || len(chains[0].Gaps) != 1 || chains[0].Gaps[0] != (Gap{"siem", 4, 7}) || chains[0].Last != 12 {
+			t.Errorf("%s: %+v, %v", name, chains, err)
+		}
+	}
+	for name, c := range map[string]struct {
+		lines []string
+		want  string
+	}{
+		"not confirmed":     {with(gap(4, 7))[:7], "a:4: the gap of audits 4 to 7 of tenant default is confirmed by no later audit"},
+		"of another sink":   {slices.Concat(l[:3], []string{strings.Replace(gap(4, 7), "siem", "file", 1)}, l[7:]), "a:4: the gap"},
+		"longer":            {slices.Concat(l[:3], []string{gap(4, 8)}, l[8:]), "a:4: the gap of audits 4 to 8"},
+		"too late":          {slices.Concat(l[:2], []string{gap(4, 7)}, l[7:]), "a:3: removed: tenant default lacks audit 3 before the gap"},
+		"an invented field": {with(strings.Replace(gap(4, 7), `{"v":1,`, `{"v":1,"x":1,`, 1)), "a:4: changed"},
+		"no gap":            {with(), "a:4: removed: tenant default lacks audits 4 to 7"},
+	} {
+		if _, err := verify(c.lines); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+	}
+	v := Verifier{Syslog: true}
+	if err := v.Read("a", strings.NewReader("Nov 27 08:00:00 host carillon[7] "+l[0]+"\n2026 carillon: "+l[1]+"\n")); err != nil {
+		t.Fatal(err)
+	}
+	if chains, _, err := v.Done(); err != nil || chains[0].Last != 2 {
+		t.Errorf("lines of a syslog server: %+v, %v", chains, err)
+	}
+}

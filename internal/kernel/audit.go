@@ -57,8 +57,12 @@ func sumField(h hash.Hash, b []byte) {
 	h.Write(b)
 }
 
-// MaxAudits is how many audits of a tenant are kept: the newest.
-const MaxAudits = 10_000
+// MaxAudits is how many audits of a tenant are kept: the newest. Audits that a sink has not received yet are kept, too,
+// up to MaxAuditsWaiting in all.
+const (
+	MaxAudits        = 10_000
+	MaxAuditsWaiting = 20_000
+)
 
 // KeepHistory is how long tallies, missed ranges and the rest of deleted jobs and ended tokens are kept: five whole
 // weeks, so that any month can be shown, and each day beside the same weekday of the four weeks before it.

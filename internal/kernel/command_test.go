@@ -204,7 +204,7 @@ func TestVerbs(t *testing.T) {
 		seen[v] = true
 	}
 	for v := Verb(1); int(v) < len(verbNames); v++ {
-		if !seen[v] {
+		if !seen[v] && v.String() != "?" { // a number that is kept free has no name
 			t.Errorf("command %s has no value: add it to commands in internal/kernel/wire_test.go", v)
 		}
 	}

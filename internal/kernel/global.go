@@ -43,6 +43,10 @@ type Global struct {
 	Tenants int
 
 	AuditHead []byte // hash of the last audit; nil if there is none
+	// AuditsFrom is the number of the oldest audit that is kept; 0 = 1. See FirstAudit.
+	AuditsFrom uint64
+	// AuditSinks is how far the audit is exported to each sink of the leader's configuration, by name.
+	AuditSinks []AuditSink
 
 	// Calendars counts the changes of calendars. A fire of a job that uses any names the one that it is based on.
 	Calendars     uint64

@@ -63,6 +63,8 @@ const (
 	VerbEndAlarm        Verb = 51
 	VerbSentAlarm       Verb = 52
 	VerbPurgeAlarms     Verb = 53
+
+	VerbExported Verb = 54
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
@@ -70,7 +72,7 @@ var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
 	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart",
 	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey",
-	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms"}
+	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms", "exported"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)

@@ -335,6 +335,8 @@ func wireGlobal(c *coder, g *Global) {
 	signed(c, &g.Admins)
 	number(c, &g.Audits)
 	bytesOf(c, &g.AuditHead)
+	number(c, &g.AuditsFrom)
+	list(c, &g.AuditSinks, 7, wireAuditSink)
 	number(c, &g.Calendars)
 	signed(c, &g.CalendarCount)
 	text(c, &g.NewJobs)

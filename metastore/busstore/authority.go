@@ -90,6 +90,8 @@ var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbEndAlarm:        nodesOnly,
 	kernel.VerbSentAlarm:       nodesOnly,
 	kernel.VerbPurgeAlarms:     nodesOnly,
+
+	kernel.VerbExported: nodesOnly,
 }
 
 // mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.

@@ -42,6 +42,7 @@ import (
 //	suspend NAME [off]     dissolve NAME     drop NAME [last]                    drop takes all rows
 //	nocalendar NAME [if=revision] [bundle=b]
 //	target, notarget, rule, norule, raise, over, sent, purgealarms: see alarmCommand
+//	exported SINK ... [to=SINK:number] [gap=1-2] [failing=+1m] [error=...]
 //
 // All take tenant=, by= (the actor) and reason=. FIELDs are those of the settings, as in JSON;
 // limits=a:2,b:1:10/s,c:2@args.c; retryRules=502+503:3:1s:2;*:1.
@@ -296,6 +297,9 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return k
 	case "members":
 		return kernel.Members{ID: kernel.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
+	}
+	if w.verb == "exported" {
+		return tl.exported(w)
 	}
 	if k := tl.alarmCommand(w); k != nil {
 		return k

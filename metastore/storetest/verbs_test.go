@@ -50,6 +50,9 @@ func TestEveryCommandHasAStory(t *testing.T) {
 		}
 	}
 	for v := kernel.Verb(1); v <= kernel.NewestVerb; v++ {
+		if v.String() == "?" {
+			continue // a number that is kept free
+		}
 		if !seen[v] {
 			t.Errorf("command %s has no story: read it in metastore/storetest/command.go, and add a file to metastore/storetest/testdata", v)
 		}

@@ -125,14 +125,16 @@ func auditOf(tenant string, c *api.Change) (*kernel.Audit, error) {
 
 func (a *asker) auditVerify() *cobra.Command {
 	var heads []string
+	var syslog bool
 	c := &cobra.Command{Use: "verify <file>...", Short: "Verify exported lines of the audit, offline", Args: counted("at least one file, oldest first, or - for standard input", 1, 1<<30),
 		Long: "Verify the lines of one or several files, oldest first, without a server. The chain of each tenant is checked, and the first\n" +
-			"line that was changed, removed, inserted or reordered is named. Lines that a server delivered twice are accepted.\n\n" +
+			"line that was changed, removed, inserted or reordered is named. Lines that a server delivered twice are accepted,\n" +
+			"and gaps that a later audit records: what a sink did not receive before it was purged.\n\n" +
 			"Lines that were removed at the end leave an unbroken chain: --head, with the hash that \"carillon audit head\" printed, proves\n" +
 			"that the lines go up to that audit. Without it, keep the hash that is printed, and give it the next time.",
-		Example: lines("carillon audit verify audit.jsonl.1 audit.jsonl", "carillon audit verify audit.jsonl --head $(carillon audit head -o name)"),
+		Example: lines("carillon audit verify audit.jsonl.1 audit.jsonl", "carillon audit verify audit.jsonl --head $(carillon audit head -o name)", "carillon audit verify --syslog /var/log/carillon-audit.log"),
 		RunE: a.does(func(_ context.Context, args []string) error {
-			var v auditfile.Verifier
+			v := auditfile.Verifier{Syslog: syslog}
 			for _, h := range heads {
 				if err := v.Want(h); err != nil {
 					return err
@@ -145,6 +147,7 @@ func (a *asker) auditVerify() *cobra.Command {
 			}
 			return a.showVerified(&v)
 		})}
+	c.Flags().BoolVar(&syslog, "syslog", false, "the lines are those of a syslog server: text before the first brace is ignored")
 	c.Flags().StringArrayVar(&heads, "head", nil, "hash of an audit that the lines must contain; may be repeated")
 	return c
 }
@@ -169,6 +172,7 @@ type verified struct {
 	Last    uint64      `json:"last"`
 	Hash    string      `json:"hash"`
 	Repeats int         `json:"repeats"`
+	Gaps    int         `json:"gaps"`
 }
 
 func (a *asker) showVerified(v *auditfile.Verifier) error {
@@ -181,7 +185,7 @@ func (a *asker) showVerified(v *auditfile.Verifier) error {
 	}
 	list := make([]verified, len(chains))
 	for i, c := range chains {
-		list[i] = verified{c.Tenant, c.First, c.Last, c.Hash, c.Repeats}
+		list[i] = verified{c.Tenant, c.First, c.Last, c.Hash, c.Repeats, len(c.Gaps)}
 	}
 	raw, err := json.Marshal(map[string]any{"chains": list})
 	if err != nil {
@@ -190,6 +194,11 @@ func (a *asker) showVerified(v *auditfile.Verifier) error {
 	return a.show(view{raw: raw, text: func(p *page) {
 		for _, c := range list {
 			p.line("tenant %s: audits %d to %d are unchanged, %d lines repeated; hash of the last %s", c.Tenant, c.First, c.Last, c.Repeats, c.Hash)
+		}
+		for _, c := range chains {
+			for _, g := range c.Gaps {
+				p.line("tenant %s: audits %d to %d are missing: sink %s did not receive them before they were purged, as a later audit records", c.Tenant, g.From, g.To, g.Sink)
+			}
 		}
 		for _, h := range heads {
 			p.line("head %s is audit %d of tenant %s", h.Hash, h.N, h.Tenant)
