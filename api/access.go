@@ -79,10 +79,27 @@ func (a *Access) Who(r *http.Request) (ops.Who, error) {
 		}
 	}
 	if metastore.CopyWillDo(r.Context()) {
-		return a.again.of(header, cookie, func() (ops.Who, error) { return a.look(r.Context(), header, cookie, true) })
+		who, err := a.again.of(header, cookie, func() (ops.Who, error) { return a.look(r.Context(), header, cookie, true) })
+		return who, unspecific(err)
 	}
 	who, err := a.look(r.Context(), header, cookie, background(r))
-	return who, a.judged(r, err)
+	if header != "" { // sessions end every day
+		a.ops.FailedSignIn("sign-in", addressOf(r), err)
+	}
+	return who, a.judged(r, unspecific(err))
+}
+
+// unspecific is the error that the sender of an access token gets.
+func unspecific(err error) error {
+	if _, none := errors.AsType[*ops.NoRights](err); none {
+		return ops.ErrNotKnown
+	}
+	return err
+}
+
+// Denied notes for the audit what a caller may not do: target is the route.
+func (a *Access) Denied(r *http.Request, who ops.Who, target, why string) {
+	a.ops.Denied(ops.Denied{Tenant: who.Tenant, Actor: who.Actor, Target: target, From: addressOf(r), Why: why})
 }
 
 // background reports whether a page sent a request by itself: pages that are left open do not keep a session in use.
@@ -108,9 +125,6 @@ func (a *Access) look(ctx context.Context, header, cookie string, background boo
 		return a.ops.Authenticate(ctx, token)
 	}
 	id, err := a.provider.Authenticate(ctx, token)
-	if _, none := errors.AsType[*ops.NoRights](err); none {
-		return ops.Who{}, ops.ErrNotKnown
-	}
 	if err != nil {
 		return ops.Who{}, err
 	}
@@ -124,12 +138,15 @@ func (a *Access) SignIn(r *http.Request, token string) (cookie string, until tim
 	token = strings.TrimSpace(token)
 	who, err := a.ops.Authenticate(r.Context(), token)
 	if err != nil {
+		a.ops.FailedSignIn("sign-in", addressOf(r), err)
 		return "", time.Time{}, a.judged(r, err)
 	}
 	if wait := a.begun.take(string(who.Tenant) + "/" + who.Actor); wait > 0 {
 		return "", time.Time{}, &TooMany{After: wait}
 	}
-	cookie, until, err = a.ops.SignIn(r.Context(), token)
+	if cookie, until, err = a.ops.SignIn(r.Context(), token); err != nil {
+		a.ops.FailedSignIn("sign-in", addressOf(r), err)
+	}
 	return cookie, until, a.judged(r, err)
 }
 

@@ -26,6 +26,7 @@ import (
 type guarded struct {
 	*fixture
 	access *api.Access
+	ops    *ops.Ops
 	tokens map[string]string // by who holds them
 	run    string            // the id of a run
 }
@@ -62,9 +63,9 @@ func newGuarded(t *testing.T) *guarded {
 	g.tokens["prefix"] = admin[:len(admin)-10]
 	g.tokens["a megabyte"] = admin + strings.Repeat("A", 1<<20)
 	o := ops.New(ops.Config{Store: g.store, Sessions: ops.SessionLimits{Idle: 2 * time.Hour}, Authenticates: true, Now: func() time.Time { return time.Now().Add(time.Hour) }})
-	g.access = api.NewAccess(o, false)
+	g.ops, g.access = o, api.NewAccess(o, false)
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
-	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Logger: log})))
+	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Denied: g.access.Denied, Logger: log})))
 	g.apply(kernel.SetAlarmTarget{Target: kernel.AlarmTarget{Name: "holidays", Kind: "slack", URL: "https://hooks.example/1"}})
 	g.apply(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "slow", Kind: kernel.AlarmSlow, Factor: 2, Targets: []string{"holidays"}}})
 	g.apply(kernel.RaiseAlarm{Rule: "slow", Job: "billing.charge", App: "billing"})

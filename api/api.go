@@ -40,6 +40,8 @@ type Config struct {
 	// nil makes every caller an admin of the default tenant: for use within a process, and loopback. For a request that
 	// waits or streams it is called again twice a second, with a context of metastore.FromCopy.
 	Who func(*http.Request) (ops.Who, error)
+	// Denied notes for the audit that a caller may not do something; nil means that it is not noted.
+	Denied func(r *http.Request, who ops.Who, route, why string)
 	// Base is the path under which the handler is mounted, such as "/jobs"; "" = at the root. The handler expects it to
 	// be stripped (http.StripPrefix) already.
 	Base string
@@ -64,6 +66,7 @@ type API struct {
 	leads    func(context.Context) error
 	log      *slog.Logger
 	episodes *episode.Log
+	denied   func(r *http.Request, who ops.Who, route, why string)
 	huma     huma.API
 	mux      *http.ServeMux
 	rules    map[string]ops.Role // by the pattern of a route: the role that it needs; NoRole = no authentication
@@ -101,6 +104,9 @@ func New(c Config) *API {
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.denied = c.Denied; a.denied == nil {
+		a.denied = func(*http.Request, ops.Who, string, string) {}
 	}
 	a.episodes = episode.New(a.log)
 	a.huma = humago.New(a.mux, description())
@@ -190,10 +196,12 @@ func (a *API) ruled(next http.Handler) http.Handler {
 			return
 		}
 		if p := a.permit(asker, route); p != nil {
+			a.denied(r, asker, route, p.Detail)
 			p.write(w)
 			return
 		}
 		ctx := context.WithValue(r.Context(), whoKey{}, asker)
+		ctx = context.WithValue(ctx, deniedKey{}, func(why string) { a.denied(r, asker, route, why) })
 		if a.long[route] {
 			var stop func()
 			ctx, stop = a.whilePermitted(ctx, r, route)
@@ -217,21 +225,30 @@ func (a *API) permit(asker ops.Who, route string) *Problem {
 	return nil
 }
 
+// deniedKey is the key of a func(why string) that notes a refused request.
+type deniedKey struct{}
+
 // Guarded passes requests on to a handler beside the API if their sender has the role and is of the default tenant: the
 // handler does not separate tenants.
 func (a *API) Guarded(need ops.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asker, err := a.who(r)
-		switch {
-		case err != nil:
+		if err != nil {
 			a.refuse(r.Context(), err).write(w)
+			return
+		}
+		why := ""
+		switch {
 		case !asker.Role.Covers(need):
-			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role)).write(w)
+			why = fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role)
 		case asker.Tenant != "" && asker.Tenant != jobs.DefaultTenant:
-			problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("tenant %s may not use this route: it shows all tenants", asker.Tenant)).write(w)
+			why = fmt.Sprintf("tenant %s may not use this route: it shows all tenants", asker.Tenant)
 		default:
 			next.ServeHTTP(w, r)
+			return
 		}
+		a.denied(r, asker, r.Method+" "+r.URL.Path, why)
+		problem(http.StatusForbidden, codeForbidden, why).write(w)
 	})
 }
 
@@ -259,7 +276,11 @@ func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(c
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
 		if err != nil {
-			return nil, problemOf(ctx, a.episodes, err)
+			p := problemOf(ctx, a.episodes, err)
+			if note, is := ctx.Value(deniedKey{}).(func(string)); is && p.Status == http.StatusForbidden {
+				note(p.Detail)
+			}
+			return nil, p
 		}
 		return out, nil
 	})

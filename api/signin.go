@@ -69,6 +69,7 @@ func (s *SignIn) Return(r *http.Request) (session *http.Cookie, next string, sev
 	}
 	id, next, err := s.Finish(r.Context(), kept, r.URL.Query())
 	if err != nil {
+		s.access.ops.FailedSignIn("sign-in", addressOf(r), err)
 		return nil, "", false, s.access.judged(r, err)
 	}
 	actor := string(id.Rights[0].Tenant) + "/" + id.Person.Actor()

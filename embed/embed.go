@@ -295,7 +295,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	})
 	s.close = append(s.close, func() error { s.httpWorkers.close(); return nil })
 	conf := ops.Config{Backup: rows.backup, Cleaning: func() ops.Purging { return ops.Purging(s.plane.Purging()) }, Store: s.store, Logs: rows.logs, Live: s.live, HTTPWorkers: s.httpWorkers, CheckHTTP: cfg.HTTPJobs.Check, Sessions: sessions, SendAlarm: s.messages.Send, Logger: cfg.Logger,
-		Authenticates: cfg.Tokens || cfg.Who != nil}
+		Authenticates: cfg.Tokens || cfg.Who != nil, Node: cfg.Node}
 	if s.database != nil {
 		conf.Outbox = s.database
 	}
@@ -366,16 +366,17 @@ func (s *Scheduler) openWorker(ctx context.Context, cfg Config, js []jobs.Job) e
 
 // pages makes one handler of the API, the pages and the metrics.
 func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
-	var signIn ui.Access   // nil = no sign-in
+	var signIn ui.Access // nil = no sign-in
+	var denied func(*http.Request, ops.Who, string, string)
 	var signInAt ui.SignIn // nil = no identity provider
 	if cfg.Tokens {
 		access := api.NewAccess(s.ops, cfg.Secure)
-		cfg.Who, signIn = access.Who, access
+		cfg.Who, signIn, denied = access.Who, access, access.Denied
 		if s.provider != nil {
 			signInAt = access.SignInAt(s.provider)
 		}
 	}
-	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Leads: s.Leads, Logger: cfg.Logger,
+	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Leads: s.Leads, Denied: denied, Logger: cfg.Logger,
 		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken})
 	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
 	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, SignIn: signInAt, Base: cfg.Base, Notice: cfg.Notice, Bus: cfg.BusAddress, About: about, Logger: cfg.Logger})

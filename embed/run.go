@@ -37,7 +37,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		case err := <-s.failed: // usually the disk: commits are no longer durable
 			return err
 		}
-	}, func(error) { s.stopping.Store(true); s.transfer(); stop() })
+	}, func(error) { s.stopping.Store(true); s.recordDenials(); s.transfer(); stop() })
 	// The group returns only the error of the actor that ends first, and workers end later.
 	failures := make([]error, len(s.workers()))
 	var idle sync.WaitGroup
@@ -77,6 +77,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		}
 	}
 	return err
+}
+
+// recordDenials records refused requests that would be lost with this process.
+func (s *Scheduler) recordDenials() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	s.ops.RecordDenials(ctx, true)
 }
 
 // workers returns the workers in this process.

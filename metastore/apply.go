@@ -180,6 +180,8 @@ func (c *change) command() error {
 		return c.purgeAlarms(k)
 	case kernel.Exported:
 		return c.exported(k)
+	case kernel.Denied:
+		return c.denied(k)
 	}
 	return c.applyNext()
 }

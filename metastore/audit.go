@@ -30,11 +30,16 @@ func (c *change) auditBy(actor, verb, target string, before, after fields) {
 	if actor != c.env.Actor {
 		reason = ""
 	}
+	c.append(&kernel.Audit{Actor: readable(actor), Reason: readable(reason), Verb: verb, Target: target, Before: before.json(), After: after.json()})
+}
+
+// append writes a line, with its place in the tenant's chain.
+func (c *change) append(a *kernel.Audit) {
 	g := *c.global()
 	g.Tenant = c.env.Tenant
 	g.Audits++
-	c.chain(&g, &kernel.Audit{Tenant: g.Tenant, N: g.Audits, At: c.at, Actor: readable(actor), Reason: readable(reason),
-		Verb: verb, Target: target, Before: before.json(), After: after.json(), Prev: g.AuditHead})
+	a.Tenant, a.N, a.At, a.Prev = g.Tenant, g.Audits, c.at, g.AuditHead
+	c.chain(&g, a)
 	c.purgeAudits(2)
 }
 

@@ -85,14 +85,17 @@ func (o *Ops) holder(ctx context.Context, text string) (*kernel.Token, error) {
 	}
 	sum := sha256.Sum256([]byte(secret))
 	if same := subtle.ConstantTimeCompare(sum[:], want) == 1; row == nil || !same || !row.Live(o.Now()) {
-		return nil, o.unknown(ctx, row == nil)
+		if row == nil {
+			return nil, o.unknown(ctx)
+		}
+		return nil, wrong(row, same)
 	}
 	return row, nil
 }
 
 // unknown returns ErrNotKnown, unless the store is still loading: a token that is not loaded yet is not invalid.
-func (o *Ops) unknown(ctx context.Context, missing bool) error {
-	if _, none := o.live.(noLive); missing && !none {
+func (o *Ops) unknown(ctx context.Context) error {
+	if _, none := o.live.(noLive); !none {
 		if err := o.Ready(ctx); err != nil {
 			return err
 		}

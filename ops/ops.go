@@ -42,6 +42,8 @@ type Config struct {
 	HTTPWorkers HTTPWorkers
 	// Cluster is the cluster of this node; nil means that there is none.
 	Cluster Cluster
+	// Node is the name of this process, in the audit of what it refuses.
+	Node string
 	// Outbox has the requests from programs' transactions; nil means that the store takes none.
 	Outbox metastore.Outbox
 	// Authenticates is whether callers are authenticated. Without, there are no tenants but the default one.
@@ -71,6 +73,8 @@ type Config struct {
 // Ops are the verbs. It is safe for concurrent use.
 type Ops struct {
 	dues        dues
+	denials     denials
+	node        string
 	closed      closed
 	store       metastore.Reader
 	gate        gate
@@ -97,7 +101,7 @@ type Ops struct {
 
 // New returns the verbs of a store.
 func New(c Config) *Ops {
-	o := &Ops{store: c.Store, gate: gate{c.Store}, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, sessions: c.Sessions.orDefault(), sendAlarm: c.SendAlarm, now: c.Now, authenticates: c.Authenticates}
+	o := &Ops{store: c.Store, gate: gate{c.Store}, logs: c.Logs, live: c.Live, httpWorkers: c.HTTPWorkers, cluster: c.Cluster, outbox: c.Outbox, log: c.Logger, backup: c.Backup, cleaning: c.Cleaning, http: c.CheckHTTP, sessions: c.Sessions.orDefault(), sendAlarm: c.SendAlarm, now: c.Now, authenticates: c.Authenticates, node: c.Node}
 	if o.forecastWork = c.ForecastWork; o.forecastWork <= 0 {
 		o.forecastWork = forecastWork
 	}

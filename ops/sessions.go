@@ -68,7 +68,7 @@ func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until ti
 	}
 	who := whoOf(t)
 	if who.Role == NoRole {
-		return "", time.Time{}, ErrNotKnown
+		return "", time.Time{}, &WrongToken{t, "a token of the role " + t.Role + " cannot sign in"}
 	}
 	s := kernel.Session{Tenant: t.Tenant, Token: t.ID}
 	if !t.Until.IsZero() {
@@ -179,7 +179,7 @@ func (o *Ops) Session(ctx context.Context, cookie string) (*kernel.Session, erro
 	s, err := o.store.Session(ctx, tenant, sessionID(secret))
 	switch {
 	case errors.Is(err, jobs.NotFound):
-		return nil, o.unknown(ctx, true)
+		return nil, o.unknown(ctx)
 	case err != nil:
 		return nil, err
 	case !s.End().After(o.Now()):

@@ -23,6 +23,12 @@ import (
 type testAccess struct {
 	ops *ops.Ops
 	err error // instead of asking
+
+	denied []string // what callers may not do
+}
+
+func (d *testAccess) Denied(_ *http.Request, who ops.Who, route, why string) {
+	d.denied = append(d.denied, who.Actor+" "+route+" "+why)
 }
 
 func (d *testAccess) Who(r *http.Request) (ops.Who, error) {
@@ -452,6 +458,9 @@ func TestScope(t *testing.T) {
 	}
 	if after := s.snapshot(); after != before {
 		t.Errorf("%s became %s", before, after)
+	}
+	if n := len(d.denied); n != 7 || !strings.Contains(d.denied[0], " POST /jobs/{key}/trigger job app.work is not in your scope") {
+		t.Errorf("%d refused requests: %q", n, d.denied)
 	}
 	if answer, _ := s.post("/jobs/app.nightly/pause", url.Values{}, "Cookie", cookie); answer.StatusCode != 303 {
 		t.Errorf("a job in the scope: %d", answer.StatusCode)

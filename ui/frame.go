@@ -233,6 +233,9 @@ const statusClientClosed = 499
 
 // fail shows the page for an error. Only the texts of refusals are shown.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, v visitor, err error) {
+	if u.access != nil && v.Who.Actor != "" && errors.Is(err, jobs.Forbidden) {
+		u.access.Denied(r, v.Who, u.Route(r), said(err))
+	}
 	u.render(w, r, v, u.failed(r.Context(), r.URL.Path, err))
 }
 

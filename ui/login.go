@@ -13,6 +13,8 @@ import (
 type Access interface {
 	// Who authenticates a request; jobs.Forbidden without a valid token or session.
 	Who(r *http.Request) (ops.Who, error)
+	// Denied notes for the audit that a caller may not do something.
+	Denied(r *http.Request, who ops.Who, route, why string)
 	// SignIn starts a session for the holder of a token.
 	SignIn(r *http.Request, token string) (cookie string, until time.Time, err error)
 	// Session returns the value of a request's session cookie, or "".

@@ -32,6 +32,13 @@ func (p *process) admit(ctx context.Context, token string) (bus.Principal, strin
 	return s.Ops().Admit(ctx, token)
 }
 
+// denied notes a connection to the bus that was refused for the audit.
+func (p *process) denied(from string, err error) {
+	if s := p.scheduler.Load(); s != nil {
+		s.Ops().FailedSignIn("bus", from, err)
+	}
+}
+
 // admitPeer authenticates a token of another process with the same database.
 func (p *process) admitPeer(ctx context.Context, token string) error {
 	s := p.scheduler.Load()

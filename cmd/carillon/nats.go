@@ -69,7 +69,7 @@ func (p *process) startNATS() (*embedded.Server, error) {
 	}
 	cfg := embedded.Config{Name: p.cfg.Node, Host: addr.IP.String(), Port: addr.Port, Logger: p.log, TLS: secure, Cluster: others, Shut: p.cfg.mayStandBy()}
 	if p.cfg.authenticates() {
-		cfg.Admit, cfg.Peers = p.admit, p.admitPeer
+		cfg.Admit, cfg.Peers, cfg.Denied = p.admit, p.admitPeer, p.denied
 	}
 	return embedded.Start(cfg)
 }

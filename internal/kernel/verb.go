@@ -65,6 +65,7 @@ const (
 	VerbPurgeAlarms     Verb = 53
 
 	VerbExported Verb = 54
+	VerbDenied   Verb = 55
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
@@ -72,7 +73,7 @@ var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
 	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart",
 	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey",
-	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms", "exported"}
+	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms", "exported", "denied"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)

@@ -218,6 +218,8 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, func(c *coder, k *LedgerKey) { bytesOf(c, &k.Seed) })
 	case VerbExported:
 		wireValue(c, v, wireExported)
+	case VerbDenied:
+		wireValue(c, v, wireDenied)
 	default:
 		if !wireAlarmCommand(c, verb, v) && !wireNextCommand(c, verb, v) {
 			c.fail(fmt.Sprintf("unknown command %d: this program supports version %d of the rules: start a newer program", verb, ApplyVersion))

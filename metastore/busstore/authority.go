@@ -92,6 +92,7 @@ var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbPurgeAlarms:     nodesOnly,
 
 	kernel.VerbExported: nodesOnly,
+	kernel.VerbDenied:   nodesOnly,
 }
 
 // mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.

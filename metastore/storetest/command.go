@@ -42,6 +42,7 @@ import (
 //	suspend NAME [off]     dissolve NAME     drop NAME [last]                    drop takes all rows
 //	nocalendar NAME [if=revision] [bundle=b]
 //	target, notarget, rule, norule, raise, over, sent, purgealarms: see alarmCommand
+//	denied TARGET [who=actor] [from=address] [why=...] [times=2] [first=+1m] [last=+2m]
 //	exported SINK ... [to=SINK:number] [gap=1-2] [failing=+1m] [error=...]
 //
 // All take tenant=, by= (the actor) and reason=. FIELDs are those of the settings, as in JSON;
@@ -298,8 +299,11 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 	case "members":
 		return kernel.Members{ID: kernel.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
 	}
-	if w.verb == "exported" {
+	switch w.verb {
+	case "exported":
 		return tl.exported(w)
+	case "denied":
+		return tl.denied(w)
 	}
 	if k := tl.alarmCommand(w); k != nil {
 		return k

@@ -48,6 +48,7 @@ type authenticator struct {
 	secret string                                        // of our own process
 	log    *slog.Logger
 	logins logins
+	denied func(from string, err error) // nil = it is only logged
 
 	connections connections
 
@@ -111,6 +112,9 @@ func (d *authenticator) Check(c server.ClientAuthentication) bool {
 		if !errors.Is(err, jobs.Forbidden) {
 			d.connections.end(c.GetID()) // without an error: its token may be right
 			return false
+		}
+		if d.denied != nil {
+			d.denied(from, err)
 		}
 		time.Sleep(d.logins.failed(from)) // delays no other: the connection has this goroutine to itself
 		return false

@@ -165,7 +165,13 @@ func TestATokenOpensTheBusForOneAndHisApp(t *testing.T) {
 func TestRefusedConnections(t *testing.T) {
 	t.Parallel()
 	var log page
-	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	var denied atomic.Int64
+	s, _ := guarded(t, embedded.Config{Admit: newRegister().admit, Logger: slog.New(slog.NewTextHandler(&log, nil)), Denied: func(from string, err error) {
+		if from == "" || !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("from %q: %v", from, err)
+		}
+		denied.Add(1)
+	}})
 	var all sync.WaitGroup // side by side: each waits for its penance
 	for what, c := range map[string]struct {
 		token string
@@ -203,6 +209,9 @@ func TestRefusedConnections(t *testing.T) {
 		})
 	}
 	all.Wait()
+	if denied.Load() < 14 {
+		t.Errorf("%d refused connections were reported", denied.Load())
+	}
 	logged := log.String()
 	if !strings.Contains(logged, "bus connection refused") {
 		t.Errorf("the log is empty: %s", logged)

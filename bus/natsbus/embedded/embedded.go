@@ -59,6 +59,8 @@ type Config struct {
 	// Peers authenticates the tokens of other processes that are nodes as this one is (natsbus.Place.Token), with errors
 	// as of Admit. Such a connection may do all, and is closed as others are. Only with Admit. Default: there are none.
 	Peers func(ctx context.Context, token string) error
+	// Denied is called when a token is refused that a connection from an address gave. Default: it is only logged.
+	Denied func(from string, err error)
 	// TLS secures the connections over the network, and is then required. Default: no TLS. A client may begin it at
 	// once, before the server says a word.
 	TLS *tls.Config
@@ -98,7 +100,7 @@ func Start(cfg Config) (*Server, error) {
 	s := &Server{}
 	if cfg.Admit != nil {
 		s.authenticator = newAuthenticator(cfg.Admit, cfg.Logger, &s.nats)
-		s.authenticator.peers = cfg.Peers
+		s.authenticator.peers, s.authenticator.denied = cfg.Peers, cfg.Denied
 		options.CustomClientAuthentication = s.authenticator
 		options.AuthTimeout = authTimeout.Seconds()
 	}
