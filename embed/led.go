@@ -241,6 +241,12 @@ func (e elsewhere) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel
 	})
 }
 
+func (e elsewhere) Batches(ctx context.Context, q metastore.BatchQuery) ([]*kernel.Batch, error) {
+	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Batch, error) {
+		return r.Batches(ctx, q)
+	})
+}
+
 func (e elsewhere) Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Occasion, error) {
 	return read(ctx, e, func(ctx context.Context, r metastore.Reader) ([]*kernel.Occasion, error) {
 		return r.Occasions(ctx, tenant, job, limit)

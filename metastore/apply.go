@@ -50,7 +50,7 @@ type change struct {
 	at  time.Time
 	*numbers
 	effect kernel.Effect
-	final  []*kernel.Run // with followers: see followed
+	final  []*kernel.Run // with followers, or of batches: see followed
 }
 
 func (c *change) apply() error {
@@ -64,6 +64,9 @@ func (c *change) apply() error {
 		run := c.final[0]
 		c.final = c.final[1:]
 		if err := c.occasions(run); err != nil {
+			return err
+		}
+		if err := c.inBatch(run); err != nil {
 			return err
 		}
 	}
@@ -182,6 +185,10 @@ func (c *change) command() error {
 		return c.exported(k)
 	case kernel.Denied:
 		return c.denied(k)
+	case kernel.OpenBatch:
+		return c.openBatch(k)
+	case kernel.CloseBatch:
+		return c.closeBatch(k)
 	}
 	return c.applyNext()
 }

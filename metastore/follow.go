@@ -66,6 +66,11 @@ func (c *change) child(parent *kernel.Run, d *kernel.Definition, id jobs.ID, arg
 	run.Actor, run.Trace, run.Occasion = "run:"+parent.ID.String(), parent.Trace, occasion
 	c.gatesOf(d, withArgs(run, d.Policy.Args))
 	run.Args = args
+	return c.enterNew(run, d)
+}
+
+// enterNew begins a run that a commit causes, or ends it as Skipped if its job does not run now.
+func (c *change) enterNew(run *kernel.Run, d *kernel.Definition) error {
 	run.Place = placed(d, nil, run.Args)
 	if within := d.Policy.StartWithin; within > 0 {
 		run.StartBy = run.Due.Add(within)

@@ -72,6 +72,8 @@ type Reader interface {
 	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error)
 	// Occasions lists open occasions of a job that follows others, the latest first.
 	Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Occasion, error)
+	// Batches lists batches, the latest first.
+	Batches(ctx context.Context, q BatchQuery) ([]*kernel.Batch, error)
 	// Audits lists audits, newest first, or oldest first with AuditQuery.Since.
 	Audits(ctx context.Context, q AuditQuery) ([]*kernel.Audit, error)
 	// AlarmSettings is the targets, with their secrets, and rules of a tenant, or, of tenant "*", of all that have any;
@@ -79,6 +81,13 @@ type Reader interface {
 	AlarmSettings(ctx context.Context, tenant jobs.Tenant) ([]*kernel.AlarmSettings, error)
 	// Alarms lists alarms, newest first; not those that are pending.
 	Alarms(ctx context.Context, q AlarmQuery) ([]*kernel.Alarm, error)
+}
+
+// BatchQuery selects batches of a tenant.
+type BatchQuery struct {
+	Tenant jobs.Tenant
+	ID     jobs.ID // only this one; zero = all
+	Limit  int     // 1 to MaxPage
 }
 
 // AlarmQuery selects alarms of a tenant; of tenant "*", of all.

@@ -14,9 +14,9 @@ import (
 // lacks creates the follower's run, under an ID derived from the occasion, and deletes the occasion's row. An occasion
 // that is not complete in time ends with an entry of the follower's ledger.
 
-// followed notes a run that has just become final, if jobs follow its own.
+// followed notes a run that has just become final, if jobs follow its own, or its batch counts it.
 func (c *change) followed(run *kernel.Run) {
-	if _, ok := c.tx.Get(kernel.FollowersRef(run.Tenant, run.Key)).(*kernel.Followers); ok {
+	if _, ok := c.tx.Get(kernel.FollowersRef(run.Tenant, run.Key)).(*kernel.Followers); ok || !run.Batch.IsZero() {
 		c.final = append(c.final, run)
 	}
 }

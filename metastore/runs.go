@@ -72,7 +72,12 @@ func (c *change) ask(k kernel.Create) error {
 		}
 		return c.existing(c.known(unique.ID, k.Key))
 	}
+	batch, err := c.batchOf(k.Batch)
+	if err != nil {
+		return err
+	}
 	run := c.fresh(d, k.Origin)
+	run.Batch = k.Batch
 	run.ID, run.Parent, run.Args, run.Trace, run.Occasion = k.ID, k.Parent, k.Args, k.Trace, k.Occasion
 	nextCreate(run, k)
 	if len(k.Args) == 0 {
@@ -123,6 +128,7 @@ func (c *change) ask(k kernel.Create) error {
 	}
 	cause, until := c.held(run, d)
 	c.executes(d, run)
+	c.addTo(batch)
 	if err := c.begin(run, cause, until); err != nil {
 		return err
 	}
@@ -548,6 +554,9 @@ func (c *change) forget(k kernel.Forget) error {
 	}
 	if ref, ok := kernel.TimedOccasion(c.env.Tenant, k.Name); ok {
 		c.expireOccasion(ref)
+	}
+	if ref, ok := kernel.TimedBatch(c.env.Tenant, k.Name); ok {
+		return c.expireBatch(ref)
 	}
 	return nil
 }

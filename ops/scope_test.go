@@ -20,7 +20,7 @@ type outbox struct{ metastore.Outbox }
 
 // reads are the exported functions that change nothing, or nothing of jobs: those of sessions are about their caller,
 // and reports of HTTP jobs are signed.
-var reads = strings.Fields(`Admit JobGraph RunGraph Occasions Alarm Alarms AlarmSettings Allowed Apps AuditHead Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts Day
+var reads = strings.Fields(`Admit Denied FailedSignIn RecordDenials JobGraph RunGraph Occasions Alarm Alarms AlarmSettings Allowed Apps AuditHead Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts Day
 	Execution Export ExportLedger Explain ExplainAt ExplainRun Family FilterRuns Forecast HTTPWorkers HeldBack History InUse Job Jobs LedgerKey Live Log Missed Now Overview Owners Preview
 	PreviewBackfill Ready RefusedRequests Report RolledBack Run Runs Seal SeedChildren Session Sessions Settings SignIn SignInAs SignOut SignedIn Soon
 	Stats Switch Tail Tokens Tree Versions Waited Watch Workers Zone`)

@@ -93,9 +93,9 @@ func TestDigestLeavesTheTraceOut(t *testing.T) {
 	if c.Digest() == other.Digest() {
 		t.Error("which worker is meant is no part of the digest")
 	}
-	c.ID, c.Trace, c.Pin, c.Index, c.Total, c.Occasion = jobs.ID{}, "", "", 0, 0, ""
+	c.ID, c.Trace, c.Pin, c.Index, c.Total, c.Occasion, c.Batch = jobs.ID{}, "", "", 0, 0, "", jobs.ID{}
 	bytes := AppendCommand(nil, c)
-	if before := bytes[:len(bytes)-len("\x00\x00\x00\x00\x00")]; DerivedID(string(before)) != c.Digest() {
+	if before := bytes[:len(bytes)-len("\x00\x00\x00\x00\x00\x00")]; DerivedID(string(before)) != c.Digest() {
 		t.Error("the digest is not what it was before Create had a trace")
 	}
 }

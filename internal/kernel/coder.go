@@ -183,6 +183,16 @@ func (c *coder) id(v *jobs.ID) {
 	c.buf = c.buf[copy(v[:], c.buf):]
 }
 
+// rareID is an ID that is mostly zero: then it is one byte.
+func (c *coder) rareID(v *jobs.ID) {
+	has := !v.IsZero()
+	if c.bool(&has); has {
+		c.id(v)
+	} else if c.reading {
+		*v = jobs.ID{}
+	}
+}
+
 // time writes 0 for the zero time; an instant that is exactly Unix nanosecond 0 would read back as zero, and no row has
 // one.
 func (c *coder) time(v *time.Time) {

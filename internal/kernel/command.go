@@ -101,7 +101,8 @@ type Create struct {
 	Pin         string // the worker that runs it, instead of the job's pin; the route is ignored then
 	// Set if one run of a broadcast is started again; Total 0 = it is not.
 	Index, Total uint32
-	Occasion     string // FromRetry: the occasion of the run that is repeated; see Run.OccasionName
+	Batch        jobs.ID // that the run is in: its end waits for it
+	Occasion     string  // FromRetry: the occasion of the run that is repeated; see Run.OccasionName
 	//lint:ignore U1000 builds with the tag nextrules have a field here
 	nextCreate
 }
@@ -372,6 +373,9 @@ func (c Create) Check() error {
 	}
 	if c.Occasion != "" && (c.Origin != FromRetry || len(c.Occasion) > MaxOccasionName || !plain.Is(c.Occasion)) {
 		return Invalid("invalid occasion %.60q: only runs that repeat another have one, of at most %d bytes", c.Occasion, MaxOccasionName)
+	}
+	if !c.Batch.IsZero() && c.Origin == FromRetry {
+		return Invalid("a run that repeats another cannot be added to a batch")
 	}
 	if c.Total > MaxParts || c.Total > 0 && c.Index >= c.Total {
 		return Invalid("invalid part %d of %d: parts are numbered from 0, and there are at most %d", c.Index, c.Total, MaxParts)

@@ -36,9 +36,10 @@ type Global struct {
 	Setters  []Setter      // who set each setting that a user set
 
 	// Counters that commands maintain. Revision does not count their changes.
-	Jobs   int    // number of jobs
-	Admins int    // number of admin tokens that never expire
-	Audits uint64 // number of the last audit
+	Jobs    int    // number of jobs
+	Admins  int    // number of admin tokens that never expire
+	Audits  uint64 // number of the last audit
+	Batches int    // number of batches
 	// Tenants is the number of tenants that were created; of the default tenant only.
 	Tenants int
 

@@ -9,7 +9,7 @@ import (
 // CreateOf returns the command for a request.
 func CreateOf(r jobs.Request) Create {
 	return Create{ID: r.ID, Key: r.Key, Args: r.Args, Due: Instant(r.Due), Delay: r.Delay, Unique: r.Unique, UniqueFor: r.UniqueFor,
-		Idempotency: r.Idempotency, Origin: FromCode, Priority: r.Priority, Retries: r.Retries, Timeout: r.Timeout, StartWithin: r.StartWithin, Pin: r.Worker}
+		Idempotency: r.Idempotency, Origin: FromCode, Priority: r.Priority, Retries: r.Retries, Timeout: r.Timeout, StartWithin: r.StartWithin, Pin: r.Worker, Batch: r.Batch}
 }
 
 // CheckOutboxed returns why an envelope may not be in an outbox, or nil: a program that can write to that may request

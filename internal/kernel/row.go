@@ -32,12 +32,13 @@ const (
 
 	RowFollowers RowKind = 20
 	RowOccasion  RowKind = 21
+	RowBatch     RowKind = 22
 )
 
 var rowKinds = [...]string{RowDefinition: "jobs", RowRun: "runs", RowGate: "limits in use", RowUnique: "unique keys", RowMissed: "missed ranges",
 	RowTally: "tallies", RowGlobal: "tenants' settings", RowStore: "store states", RowToken: "tokens", RowSession: "sessions",
 	RowAudit: "audits", RowHistory: "earlier settings of jobs", RowCalendar: "calendars", RowParcel: "packed rows",
-	RowAlarmSettings: "rules of alarms", RowAlarm: "alarms", RowFollowers: "followers of jobs", RowOccasion: "open occasions"}
+	RowAlarmSettings: "rules of alarms", RowAlarm: "alarms", RowFollowers: "followers of jobs", RowOccasion: "open occasions", RowBatch: "batches"}
 
 // String names the rows of a kind, for users.
 func (k RowKind) String() string {
@@ -55,7 +56,7 @@ type Ref struct {
 	// Name is the key of a definition, and of its followers; the name of a gate, a unique key, a calendar and an occasion;
 	// the id of a token and a session; the rule and job of an alarm that is open.
 	Name string
-	ID   jobs.ID // Run: its id. Missed, Tally, History, Occasion: the job's uid.
+	ID   jobs.ID // Run, Batch: its id. Missed, Tally, History, Occasion: the job's uid.
 	At   int64   // Missed: From, Tally: its start; Unix nanoseconds. Audit: its number, and that of an alarm that has ended.
 }
 

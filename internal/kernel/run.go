@@ -129,6 +129,8 @@ type Run struct {
 
 	// Occasion is what started its family, if that is another run or a due time of another job; see Occasion.
 	Occasion string
+
+	Batch jobs.ID // that it is in; zero = none
 }
 
 // MaxLosses is how many times a run is retried after its worker was lost. The next loss is attributed to the run: it is

@@ -66,6 +66,9 @@ const (
 
 	VerbExported Verb = 54
 	VerbDenied   Verb = 55
+
+	VerbOpenBatch  Verb = 56
+	VerbCloseBatch Verb = 57
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
@@ -73,7 +76,7 @@ var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
 	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart",
 	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey",
-	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms", "exported", "denied"}
+	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms", "exported", "denied", "openbatch", "closebatch"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)

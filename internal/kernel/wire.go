@@ -220,6 +220,10 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, wireExported)
 	case VerbDenied:
 		wireValue(c, v, wireDenied)
+	case VerbOpenBatch:
+		wireValue(c, v, wireOpenBatch)
+	case VerbCloseBatch:
+		wireValue(c, v, func(c *coder, k *CloseBatch) { c.id(&k.ID) })
 	default:
 		if !wireAlarmCommand(c, verb, v) && !wireNextCommand(c, verb, v) {
 			c.fail(fmt.Sprintf("unknown command %d: this program supports version %d of the rules: start a newer program", verb, ApplyVersion))
@@ -244,6 +248,7 @@ func wireCreate(c *coder, k *Create) {
 	text(c, &k.Trace)
 	wirePlacing(c, k)
 	text(c, &k.Occasion)
+	c.rareID(&k.Batch)
 	wireNextCreate(c, k)
 }
 

@@ -78,7 +78,7 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0 || run.Occasion != ""
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0 || run.Occasion != "" || !run.Batch.IsZero()
 	c.bool(&has)
 	if !has {
 		return
@@ -95,6 +95,7 @@ func wireRare(c *coder, run *Run) {
 	text(c, &run.Work)
 	number(c, &run.Unbegun)
 	text(c, &run.Occasion)
+	c.rareID(&run.Batch)
 }
 
 func wireFault(c *coder, f *Fault) {
@@ -345,6 +346,7 @@ func wireGlobal(c *coder, g *Global) {
 	c.time(&g.Purged)
 	wireTenancy(c, &g.Tenancy)
 	signed(c, &g.Tenants)
+	signed(c, &g.Batches)
 	wireFile(c, &g.File)
 	c.row(func(c *coder) { wireSettings(c, &g.Defaults) })
 	list(c, &g.Apps, 2, func(c *coder, a *AppDefaults) {
@@ -448,6 +450,8 @@ func wireRow(c *coder, r *Row) {
 			wireAs(c, r, wireFollowers)
 		case RowOccasion:
 			wireAs(c, r, wireOccasion)
+		case RowBatch:
+			wireAs(c, r, wireBatch)
 		case RowParcel:
 			wireAs(c, r, wireParcel)
 		case RowAlarmSettings:

@@ -93,6 +93,9 @@ var mayCommand = map[kernel.Verb]roles{
 
 	kernel.VerbExported: nodesOnly,
 	kernel.VerbDenied:   nodesOnly,
+
+	kernel.VerbOpenBatch:  workers | clients,
+	kernel.VerbCloseBatch: workers | clients,
 }
 
 // mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.
@@ -113,6 +116,7 @@ var mayAsk = map[verb]roles{
 	askHistory:     clients,
 	askCalendars:   clients,
 	askOccasions:   clients,
+	askBatches:     workers | clients,
 	askBrief:       workers | clients,
 	askTenants:     nodesOnly,
 

@@ -150,6 +150,20 @@ func (s *store) Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, 
 	}
 }
 
+// Batches lists batches, in as many answers as it takes.
+func (s *store) Batches(ctx context.Context, q metastore.BatchQuery) (all []*kernel.Batch, _ error) {
+	for {
+		r, rows, err := ask[*kernel.Batch](ctx, s, askBatches, question{Tenant: q.Tenant, ID: q.ID, Skip: len(all), Limit: q.Limit})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, rows...)
+		if !r.More || len(rows) == 0 {
+			return all, nil
+		}
+	}
+}
+
 // Sessions lists the sessions of a tenant, in as many answers as it takes.
 func (s *store) Sessions(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Session, error) {
 	return every[*kernel.Session](ctx, s, askSessions, tenant)

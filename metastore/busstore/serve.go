@@ -356,6 +356,12 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 			return nil, err
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
+	case askBatches:
+		rows, err := s.store.Batches(ctx, metastore.BatchQuery{Tenant: q.Tenant, ID: q.ID, Limit: q.Limit})
+		if err != nil {
+			return nil, err
+		}
+		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askAudits:
 		rows, err := s.store.Audits(ctx, metastore.AuditQuery{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit})
 		if err != nil {

@@ -42,10 +42,11 @@ const (
 	askAlarmSettings verb = 18
 	askAlarms        verb = 19
 	askOccasions     verb = 20
+	askBatches       verb = 21
 )
 
 var verbNames = [...]string{"", "apply", "definition", "definitions", "run", "runs", "ledger", "counts", "global",
-	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants", "sessions", "alarmsettings", "alarms", "occasions"}
+	"token", "tokens", "session", "audits", "history", "calendars", "brief", "tenants", "sessions", "alarmsettings", "alarms", "occasions", "batches"}
 
 func (v verb) String() string {
 	if int(v) < len(verbNames) {

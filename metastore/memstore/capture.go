@@ -42,7 +42,7 @@ func (r *rows) capture() *Snapshot {
 	size, packed := 1, 0
 	for _, s := range r.spaces {
 		packed += len(s.definitions)
-		size += len(s.nodes) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + len(s.followers) + len(s.occasions) + len(s.alarms.all) + 1
+		size += len(s.nodes) + len(s.gates) + len(s.uniques) + len(s.tokens) + len(s.sessions) + len(s.audits) + len(s.plain) + len(s.calendars) + len(s.followers) + len(s.occasions) + len(s.batches) + len(s.alarms.all) + 1
 	}
 	warm := min(packed, len(r.warm.ring))
 	size, packed = size+warm, packed-warm
@@ -98,6 +98,9 @@ func (r *rows) capture() *Snapshot {
 			for _, o := range list {
 				put(o)
 			}
+		}
+		for _, b := range s.batches {
+			put(b)
 		}
 		for _, row := range s.plain {
 			put(row)

@@ -128,6 +128,10 @@ func (t tx) Get(ref kernel.Ref) kernel.Row {
 		if o := s.occasions[ref.ID][ref.Name]; o != nil {
 			return o
 		}
+	case kernel.RowBatch:
+		if b := s.batches[ref.ID]; b != nil {
+			return b
+		}
 	case kernel.RowAudit:
 		if i, found := findAudit(s.audits, uint64(ref.At)); found {
 			return s.audits[i]
@@ -178,6 +182,8 @@ func (t tx) Put(row kernel.Row) {
 		r.space(row.Tenant).followers[row.Key] = row
 	case *kernel.Occasion:
 		r.space(row.Tenant).putOccasion(row)
+	case *kernel.Batch:
+		r.space(row.Tenant).batches[row.ID] = row
 	case *kernel.Audit:
 		r.space(row.Tenant).putAudit(row)
 	case *kernel.Alarm:
@@ -231,6 +237,8 @@ func (t tx) Delete(ref kernel.Ref) {
 		delete(s.followers, jobs.Key(ref.Name))
 	case kernel.RowOccasion:
 		s.dropOccasion(ref)
+	case kernel.RowBatch:
+		delete(s.batches, ref.ID)
 	case kernel.RowAudit:
 		s.dropAudit(uint64(ref.At))
 	case kernel.RowAlarm:

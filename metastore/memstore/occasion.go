@@ -1,12 +1,15 @@
 package memstore
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // Occasions lists open occasions of a job, the latest first.
@@ -26,6 +29,26 @@ func (e *Engine) Occasions(_ context.Context, tenant jobs.Tenant, job jobs.ID, l
 		return cmp.Or(b.Opened.Compare(a.Opened), cmp.Compare(b.Slot, a.Slot))
 	})
 	return found[:min(len(found), limit)], nil
+}
+
+// Batches lists batches, the latest first.
+func (e *Engine) Batches(_ context.Context, q metastore.BatchQuery) (found []*kernel.Batch, _ error) {
+	e.mu.RLock()
+	defer e.mu.RUnlock()
+	s := e.rows.spaces[q.Tenant]
+	if s == nil {
+		return nil, nil
+	}
+	if !q.ID.IsZero() {
+		if b := s.batches[q.ID]; b != nil {
+			found = append(found, b)
+		}
+		return found, nil
+	}
+	found = slices.SortedFunc(maps.Values(s.batches), func(a, b *kernel.Batch) int {
+		return cmp.Or(b.Opened.Compare(a.Opened), bytes.Compare(b.ID[:], a.ID[:]))
+	})
+	return found[:min(len(found), q.Limit)], nil
 }
 
 func (s *space) putOccasion(row *kernel.Occasion) {

@@ -78,6 +78,7 @@ type space struct {
 	alarms      alarms
 	followers   map[jobs.Key]*kernel.Followers
 	occasions   map[jobs.ID]map[string]*kernel.Occasion // of a job that follows others
+	batches     map[jobs.ID]*kernel.Batch
 }
 
 // job is the live runs of a job, and how many of them are in each state.
@@ -146,6 +147,7 @@ func (r *rows) space(t jobs.Tenant) *space {
 			alarms:    newAlarms(),
 			calendars: make(map[string]*kernel.Calendar), followers: make(map[jobs.Key]*kernel.Followers),
 			occasions: make(map[jobs.ID]map[string]*kernel.Occasion),
+			batches:   make(map[jobs.ID]*kernel.Batch),
 		}
 		r.spaces[t] = s
 	}

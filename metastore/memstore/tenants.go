@@ -100,6 +100,11 @@ func (s *space) refs(yield func(kernel.Ref) bool) {
 			}
 		}
 	}
+	for id := range s.batches {
+		if !yield(kernel.BatchRef(s.tenant, id)) {
+			return
+		}
+	}
 	for ref := range s.plain {
 		if !yield(ref) {
 			return

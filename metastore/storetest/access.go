@@ -245,6 +245,33 @@ func (tl *telling) aged(ref kernel.Ref) string {
 	return "job " + ref.Name
 }
 
+// batches checks the counts of batches.
+func batches(t *testing.T, all rows) {
+	t.Helper()
+	live, n := map[kernel.Ref]uint64{}, map[jobs.Tenant]int{}
+	for _, row := range all {
+		if run, ok := row.(*kernel.Run); ok && !run.Batch.IsZero() && !run.State.Final() {
+			live[kernel.BatchRef(run.Tenant, run.Batch)]++
+		}
+	}
+	for ref, row := range all {
+		b, ok := row.(*kernel.Batch)
+		if !ok {
+			continue
+		}
+		n[b.Tenant]++
+		timer, _ := all[kernel.UniqueRef(b.Tenant, b.TimerName())].(*kernel.UniqueKey)
+		if b.Live() != live[ref] || b.Ended.IsZero() != (b.Closed.IsZero() || live[ref] > 0) || !b.Until.IsZero() != (timer != nil && timer.Until.Equal(b.Until)) {
+			t.Errorf("batch %+v has %d live runs, and the timer %v", b, live[ref], timer)
+		}
+	}
+	for tenant, n := range n {
+		if g, _ := all[kernel.GlobalRef(tenant)].(*kernel.Global); g == nil || g.Batches != n {
+			t.Errorf("%s counts %v batches, want %d", tenant, g, n)
+		}
+	}
+}
+
 // access checks the counts and keys beside the rows of tokens, sessions and jobs.
 func access(t *testing.T, all rows) {
 	t.Helper()

@@ -42,6 +42,7 @@ import (
 //	suspend NAME [off]     dissolve NAME     drop NAME [last]                    drop takes all rows
 //	nocalendar NAME [if=revision] [bundle=b]
 //	target, notarget, rule, norule, raise, over, sent, purgealarms: see alarmCommand
+//	openbatch NAME THEN [args=]     closebatch NAME     create ... batch=NAME
 //	denied TARGET [who=actor] [from=address] [why=...] [times=2] [first=+1m] [last=+2m]
 //	exported SINK ... [to=SINK:number] [gap=1-2] [failing=+1m] [error=...]
 //
@@ -304,6 +305,8 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return tl.exported(w)
 	case "denied":
 		return tl.denied(w)
+	case "openbatch", "closebatch":
+		return tl.batch(w)
 	}
 	if k := tl.alarmCommand(w); k != nil {
 		return k
@@ -342,6 +345,9 @@ func (tl *telling) create(w words) kernel.Command {
 	if p := w.take("parent"); p != "" {
 		k.Parent = tl.run(p)
 	}
+	if b := w.take("batch"); b != "" {
+		k.Batch = kernel.DerivedID("batch of a story", b)
+	}
 	if o := w.take("occasion"); o != "" {
 		k.Occasion = tl.run(o).String()
 	}
@@ -352,6 +358,9 @@ func (tl *telling) create(w words) kernel.Command {
 
 // timer is a name, or that of the timer of a job's latest open occasion.
 func (tl *telling) timer(tenant jobs.Tenant, name string) string {
+	if batch, ok := strings.CutPrefix(name, "batch/"); ok {
+		return "batch/" + kernel.DerivedID("batch of a story", batch).String()
+	}
 	key, ok := strings.CutPrefix(name, "occasion/")
 	if !ok {
 		return name

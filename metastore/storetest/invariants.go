@@ -136,6 +136,7 @@ func invariants(t *testing.T, before, after rows) {
 		}
 	}
 	access(t, after)
+	batches(t, after)
 	chained(t, after)
 	kept(t, after, waiting)
 	limited(t, before, after, at)

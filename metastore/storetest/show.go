@@ -31,6 +31,7 @@ import (
 //	calendars            those of the tenant
 //	alarms [which=open] [limit=n]    alarmrules       the alarms; their targets and rules
 //	occasions KEY        open occasions of a job that follows others
+//	batches                the batches
 //	audits [target=] [by=] [before=n] [since=n] [limit=n]  the audits
 //	sinks                how far the audit is exported
 //	versions KEY         the job's former versions
@@ -40,7 +41,7 @@ func shows(verb string) func(*telling, words) string {
 	return map[string]func(*telling, words) string{
 		"run": showRun, "history": showHistory, "runs": showRuns, "job": showJob, "ledger": showLedger, "counts": showCounts,
 		"changes": showChanges, "waking": showWaking, "ready": showReady, "backlog": showBacklog, "leased": showLeased, "unserved": showUnserved, "lapsed": showExpired,
-		"tokens": showTokens, "calendars": showCalendars, "occasions": showOccasions, "session": showSession, "sessions": showSessions, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
+		"tokens": showTokens, "calendars": showCalendars, "occasions": showOccasions, "batches": showBatches, "session": showSession, "sessions": showSessions, "audits": showAudits, "versions": showVersions, "aged": showAged, "hourly": showHourly,
 		"alarms": showAlarms, "sinks": showSinks, "alarmrules": showAlarmRules,
 	}[verb]
 }
