@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "write testdata/api.txt")
 var public = []string{".", "jobs", "jobs/schedule", "jobs/quartztrigger", "worker", "worker/workertest", "client", "embed", "outbox"}
 
 // mostNames is how many names package jobs may show: functions, types, methods, constants and variables.
-const mostNames = 150
+const mostNames = 151
 
 // The public API is what testdata/api.txt says, a line for each name, so that a break is seen in review. Write it with
 //

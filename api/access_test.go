@@ -29,6 +29,7 @@ type guarded struct {
 	ops    *ops.Ops
 	tokens map[string]string // by who holds them
 	run    string            // the id of a run
+	batch  string            // the id of a batch
 }
 
 func newGuarded(t *testing.T) *guarded {
@@ -69,6 +70,9 @@ func newGuarded(t *testing.T) *guarded {
 	g.apply(kernel.SetAlarmTarget{Target: kernel.AlarmTarget{Name: "holidays", Kind: "slack", URL: "https://hooks.example/1"}})
 	g.apply(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "slow", Kind: kernel.AlarmSlow, Factor: 2, Targets: []string{"holidays"}}})
 	g.apply(kernel.RaiseAlarm{Rule: "slow", Job: "billing.charge", App: "billing"})
+	open := kernel.OpenBatch{ID: jobs.NewID(time.Now()), Then: "billing.charge"}
+	g.apply(open)
+	g.batch = open.ID.String()
 	g.run = g.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.charge"}).Run().ID.String()
 	return g
 }
@@ -122,6 +126,7 @@ var bodies = map[string]string{
 	"POST /api/v1/outbox/refused/retry": `{"numbers":[1]}`, "POST /api/v1/outbox/refused/discard": `{"numbers":[1]}`,
 	"POST /api/v1/seed/jobs/{jobId}": `{"request":[{"url":"http://example.com/"}]}`, "POST /api/v1/seed/jobs/{jobId}/update": `{"request":[{"url":"http://example.com/"}]}`,
 	"POST /api/v1/jobs/{key}/backfill": `{"from":"2026-01-01T00:00:00Z"}`,
+	"POST /api/v1/batches":             `{"then":"billing.charge","name":"monday"}`,
 	"POST /api/v1/tenants":             `{"name":"third"}`, "PATCH /api/v1/tenants/{name}": `{"title":"x"}`, "POST /api/v1/tenants/{name}/tokens": `{"name":"new","role":"admin"}`,
 	"POST /api/v1/apply":           `{"jobs":[{"key":"billing.charge","retries":1}]}`,
 	"POST /api/v1/worker/register": `{"name":"w","start":"a1","app":"billing","slots":1,"jobs":[{"key":"billing.charge","kind":"triggered"}]}`,
@@ -167,7 +172,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 			default:
 				g = newGuarded(t)
 			}
-			to := strings.NewReplacer("{key}", "billing.charge", "runs/{id}", "runs/"+g.run, "{id}", "zzzzzzzz", "{number}", "1", "{name}", "holidays", "{jobId}", "billing.charge").Replace(path)
+			to := strings.NewReplacer("{key}", "billing.charge", "runs/{id}", "runs/"+g.run, "batches/{id}", "batches/"+g.batch, "{id}", "zzzzzzzz", "{number}", "1", "{name}", "holidays", "{jobId}", "billing.charge").Replace(path)
 			if path == "/api/v1/seed/jobs/{jobId}" && method == "PUT" {
 				to += "?active=1"
 			}
@@ -360,7 +365,7 @@ func TestScopeOnEveryRoute(t *testing.T) {
 		}
 		n++
 		body := bodies[method+" "+path]
-		url := strings.NewReplacer("{key}", "billing.charge", "{jobId}", "billing.charge", "{id}", g.run, "{number}", "1", "{name}", "w").Replace(path)
+		url := strings.NewReplacer("{key}", "billing.charge", "{jobId}", "billing.charge", "batches/{id}", "batches/"+g.batch, "{id}", g.run, "{number}", "1", "{name}", "w").Replace(path)
 		if method == "PUT" { // the only one
 			url += "?active=0"
 		}

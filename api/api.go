@@ -117,6 +117,7 @@ func New(c Config) *API {
 	a.routeRuns()
 	a.routeFamily()
 	a.routeGraph()
+	a.routeBatches()
 	a.routeBackfill()
 	a.routeSystem()
 	a.routeTokens()

@@ -419,6 +419,7 @@ type Run struct {
 	Origin      string     `json:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
 	Actor       string     `json:"actor,omitempty" doc:"Who requested it."`
 	Parent      string     `json:"parent,omitempty" format:"uuid"`
+	Batch       string     `json:"batch,omitempty" format:"uuid" doc:"Batch that it is in."`
 	Unique      string     `json:"unique,omitempty"`
 	Priority    int        `json:"priority"`
 	Due         *time.Time `json:"due,omitempty"`
@@ -486,7 +487,7 @@ func placeOf(p *kernel.Place) *Place {
 func listed(run *kernel.Run, now ops.Attempt) Run {
 	out := Run{
 		ID: run.ID.String(), Job: run.Key, App: run.App, Handler: run.Handler, State: run.State.String(), Cause: string(run.Cause), Origin: string(run.Origin),
-		Actor: run.Actor, Parent: run.Parent.String(), Unique: run.Unique, Priority: run.Priority,
+		Actor: run.Actor, Parent: run.Parent.String(), Batch: run.Batch.String(), Unique: run.Unique, Priority: run.Priority,
 		Due: when(run.Due), Created: when(run.Created), Queued: when(run.Queued), Started: when(run.Started), Ended: when(run.Ended),
 		RetryAt: when(run.RetryAt), Attempt: run.Attempt, Retries: run.Terms.Retries, Worker: run.Worker, Waits: run.Waits,
 		Lingering: run.Lingering, Stuck: now.Stuck, Unconfirmed: now.Unconfirmed && run.State == jobs.Processing, Error: run.Problem(), Place: placeOf(run.Place),

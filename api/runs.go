@@ -26,6 +26,7 @@ type RunSettings struct {
 	Timeout     *Duration  `json:"timeout,omitempty"`
 	StartWithin *Duration  `json:"startWithin,omitempty"`
 	Manual      bool       `json:"manual,omitempty" doc:"A person asks for this very run: it starts although a pause or debug mode holds the runs that programs request."`
+	Batch       string     `json:"batch,omitempty" format:"uuid" doc:"Batch to which the run is added."`
 	Pin         string     `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it, whatever the job's route is."`
 }
 
@@ -54,6 +55,13 @@ func (w *RunSettings) create(key jobs.Key, location string) (kernel.Create, erro
 	}
 	c := kernel.Create{Key: key, Origin: origin, Unique: w.Unique, Priority: w.Priority, Retries: w.Retries,
 		Timeout: (*time.Duration)(w.Timeout), StartWithin: (*time.Duration)(w.StartWithin), Pin: w.Pin}
+	if w.Batch != "" {
+		id, err := jobs.ParseID(w.Batch)
+		if err != nil {
+			return c, err
+		}
+		c.Batch = id
+	}
 	if w.Args != nil {
 		if p := tooLarge(w.Args, location+".args"); p != nil {
 			return c, p

@@ -54,20 +54,3 @@ type ParentRun struct {
 	Error  string          `json:"error,omitempty"`  // of its last attempt; empty if the worker was lost
 	Code   string          `json:"code,omitempty"`   // of that error
 }
-
-// BatchRun is a batch: what its last job has in its arguments, under the name "batch".
-//
-//	type ReportArgs struct {
-//		Batch jobs.BatchRun `json:"batch"`
-//	}
-type BatchRun struct {
-	ID         ID          `json:"id"`
-	Name       string      `json:"name,omitempty"`
-	Total      int         `json:"total"` // runs
-	Succeeded  int         `json:"succeeded"`
-	Terminated int         `json:"terminated"`
-	Cancelled  int         `json:"cancelled"`
-	Skipped    int         `json:"skipped"`
-	Failures   []ParentRun `json:"failures,omitempty"`  // the first 20 that did not succeed
-	Abandoned  bool        `json:"abandoned,omitempty"` // its program did not close it, so runs may be missing
-}

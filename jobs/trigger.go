@@ -37,7 +37,7 @@ type Request struct {
 	Retries     *int
 	Timeout     *time.Duration
 	StartWithin *time.Duration
-	Batch       ID     // that the run is in, of a Batch that is open; zero = none
+	Batch       ID     // that the run is in, see client.Client.OpenBatch; zero = none
 	Worker      string // the worker that runs it, by its configured name; the job's route is ignored then
 }
 
@@ -78,9 +78,6 @@ func WithTimeout(d time.Duration) EnqueueOption { return func(r *Request) { r.Ti
 
 // OnWorker selects the worker that runs it, by its configured name, whatever the job's route is.
 func OnWorker(name string) EnqueueOption { return func(r *Request) { r.Worker = name } }
-
-// InBatch adds the run to a batch, whose end waits for it.
-func InBatch(id ID) EnqueueOption { return func(r *Request) { r.Batch = id } }
 
 // WithID sets the run's ID, made by [NewID]. A request that is sent again under its ID makes no second run. After the
 // error [Unknown], send the request again with the ID of its Receipt.

@@ -51,6 +51,14 @@ func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
 	case kernel.Backfill:
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
+	case kernel.OpenBatch:
+		return g.permitsJob(ctx, who, e.Tenant, k.Then)
+	case kernel.CloseBatch:
+		b, err := batchOf(ctx, g.store, e.Tenant, k.ID)
+		if err != nil {
+			return err
+		}
+		return g.permitsJob(ctx, who, e.Tenant, b.Then)
 	case kernel.EndAlarm:
 		if k.Job == "" {
 			return who.unlimited()

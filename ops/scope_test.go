@@ -20,7 +20,7 @@ type outbox struct{ metastore.Outbox }
 
 // reads are the exported functions that change nothing, or nothing of jobs: those of sessions are about their caller,
 // and reports of HTTP jobs are signed.
-var reads = strings.Fields(`Admit Denied FailedSignIn RecordDenials JobGraph RunGraph Occasions Alarm Alarms AlarmSettings Allowed Apps AuditHead Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts Day
+var reads = strings.Fields(`Admit Batch Batches Denied FailedSignIn RecordDenials JobGraph RunGraph Occasions Alarm Alarms AlarmSettings Allowed Apps AuditHead Audits Authenticate Backup Calendar Calendars Cleaning Children ChildrenLogs ClusterStatus Compare Counts Day
 	Execution Export ExportLedger Explain ExplainAt ExplainRun Family FilterRuns Forecast HTTPWorkers HeldBack History InUse Job Jobs LedgerKey Live Log Missed Now Overview Owners Preview
 	PreviewBackfill Ready RefusedRequests Report RolledBack Run Runs Seal SeedChildren Session Sessions Settings SignIn SignInAs SignOut SignedIn Soon
 	Stats Switch Tail Tokens Tree Versions Waited Watch Workers Zone`)
@@ -40,6 +40,8 @@ func TestScopeIsEverywhere(t *testing.T) {
 		kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "slow", Kind: kernel.AlarmSlow, Factor: 2, Targets: []string{"chat"}}}, kernel.RaiseAlarm{Rule: "slow", Job: "app.work", App: "app"}} {
 		d.apply(k)
 	}
+	batch := jobs.NewID(d.now)
+	d.apply(kernel.OpenBatch{ID: batch, Then: "app.work"})
 	who := ops.Who{Actor: "person:bob", Role: ops.Operator, Scope: &kernel.Scope{Keys: []string{"billing.*"}}}
 	ctx := t.Context()
 	many := func(a ops.Action) error {
@@ -133,6 +135,11 @@ func TestScopeIsEverywhere(t *testing.T) {
 		"SetAlarmRule": func() error {
 			return o.SetAlarmRule(ctx, who, kernel.AlarmRule{Name: "x", Kind: kernel.AlarmMissed, Targets: []string{"chat"}})
 		},
+		"OpenBatch": func() error {
+			_, err := o.OpenBatch(ctx, who, kernel.OpenBatch{Then: "app.work"})
+			return err
+		},
+		"CloseBatch":    func() error { _, err := o.CloseBatch(ctx, who, batch); return err },
 		"DropAlarmRule": func() error { return o.DropAlarmRule(ctx, who, "slow") },
 	}
 	before := d.digest()

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"encoding/json"
+	"errors"
 	"html/template"
 	"net/http"
 	"strconv"
@@ -32,7 +33,8 @@ type runPage struct {
 	Children []runRow
 	More     bool // children than those
 	Graph    template.HTML
-	Alarms   []alarmRow // of a run that failed for good: the open ones about its job
+	InBatch  *kernel.Batch // nil = none, or it ended long ago
+	Alarms   []alarmRow    // of a run that failed for good: the open ones about its job
 	CanStop  bool
 	CanRun   bool
 	Fault    string // error of a refused form
@@ -107,6 +109,11 @@ func (u *UI) runAnswer(r *http.Request, v visitor, add func(*runPage)) (answer, 
 	}
 	if p.Graph, err = u.runGraph(ctx, v.Who, run, run.Place == nil && (len(children.Runs) > 0 || !run.Parent.IsZero())); err != nil {
 		return answer{}, err
+	}
+	if !run.Batch.IsZero() {
+		if p.InBatch, err = u.ops.Batch(ctx, v.Who, run.Batch); err != nil && !errors.Is(err, jobs.NotFound) {
+			return answer{}, err
+		}
 	}
 	job := &kernel.Definition{Key: run.Key, App: run.App}
 	if found, err := u.ops.Job(ctx, v.Who, run.Key, 0); err == nil {

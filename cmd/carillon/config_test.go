@@ -303,7 +303,7 @@ func TestUnknownCommandSuggestsVerbs(t *testing.T) {
 	for verb, want := range map[string]string{
 		"trigger": "did you mean jobs trigger?",
 		"log":     "did you mean runs log?",
-		"show":    "did you mean alarms show or calendars show or jobs show or runs show",
+		"show":    "did you mean alarms show or batches show or calendars show or jobs show or runs show",
 		"jbs":     "did you mean jobs?",
 		"bash":    "see carillon --help",
 	} {

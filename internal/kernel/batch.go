@@ -74,6 +74,9 @@ func (b *Batch) Count(run *Run) {
 // RunID returns the ID of the run that begins at the end.
 func (b *Batch) RunID() jobs.ID { return DerivedID("batch", string(b.Tenant), string(b.ID[:])) }
 
+// BatchID returns the ID of a batch with a name.
+func BatchID(t jobs.Tenant, name string) jobs.ID { return DerivedID("batch name", string(t), name) }
+
 // TimerName is the name of the unique key that expires with the batch.
 func (b *Batch) TimerName() string { return batchTimer + b.ID.String() }
 
@@ -93,8 +96,9 @@ func BatchRef(t jobs.Tenant, id jobs.ID) Ref { return Ref{Kind: RowBatch, Tenant
 func (b *Batch) Ref() Ref { return BatchRef(b.Tenant, b.ID) }
 
 // View is the batch as programs and arguments have it.
-func (b *Batch) View() jobs.BatchRun {
-	v := jobs.BatchRun{ID: b.ID, Name: b.Name, Total: int(b.Total), Succeeded: int(b.Succeeded), Terminated: int(b.Terminated), Cancelled: int(b.Cancelled), Skipped: int(b.Skipped), Abandoned: b.Late}
+func (b *Batch) View() jobs.BatchSummary {
+	v := jobs.BatchSummary{ID: b.ID, Name: b.Name, Total: int(b.Total), Succeeded: int(b.Succeeded), Terminated: int(b.Terminated), Cancelled: int(b.Cancelled), Skipped: int(b.Skipped), Abandoned: b.Late,
+		Closed: b.Closed, Ended: b.Ended, Run: b.Run}
 	for _, f := range b.Failures {
 		v.Failures = append(v.Failures, jobs.ParentRun{Run: f.Run, Job: f.Job, State: f.State, Cause: string(f.Cause)})
 	}

@@ -79,7 +79,7 @@ func Commands(c Config) (verbs, others []*cobra.Command) {
 	}
 	a := &asker{Config: c}
 	verbs = []*cobra.Command{a.overviewCommand(), a.jobsCommand(), a.runsCommand(), a.workersCommand(), a.appsCommand(), a.calendarsCommand(), a.outboxCommand(), a.forecastCommand(), a.explainCommand(), a.settingsCommand(), a.purgeCommand(),
-		a.tokensCommand(), a.tenantsCommand(), a.auditCommand(), a.ledgerCommand(), a.alarmsCommand(), a.clusterCommand(), a.backupCommand(), a.whoamiCommand(),
+		a.tokensCommand(), a.tenantsCommand(), a.auditCommand(), a.ledgerCommand(), a.alarmsCommand(), a.batchesCommand(), a.clusterCommand(), a.backupCommand(), a.whoamiCommand(),
 		a.applyCommand(), a.diffCommand(), a.exportCommand(), a.importCommand()}
 	for _, c := range verbs {
 		a.addFlags(c)

@@ -303,7 +303,7 @@ func runPage(p *page, r *api.Run) {
 	}
 	p.facts("run", r.ID, "job", string(r.Job), "state", state, "stuck", p.paint(red, yes(r.Stuck, "cancelled, but the handler has not returned")),
 		"lingering", p.paint(yellow, yes(r.Lingering && !r.Stuck, "final, but the handler has not returned yet")), "origin", strings.TrimSpace(r.Origin+" "+clean(r.Actor)),
-		"parent", r.Parent, "unique", clean(r.Unique), "priority", strconv.Itoa(r.Priority), "attempts", attempts(r), "worker", clean(r.Worker), "waits for", waitsFor(r),
+		"parent", r.Parent, "batch", r.Batch, "unique", clean(r.Unique), "priority", strconv.Itoa(r.Priority), "attempts", attempts(r), "worker", clean(r.Worker), "waits for", waitsFor(r),
 		"due", p.moment(r.Due), "created", p.moment(r.Created), "started", p.moment(r.Started), "ended", p.moment(r.Ended), "retry at", p.moment(r.RetryAt),
 		"times out", p.moment(r.Deadline), "took", yes(r.Started != nil, lasted(p, r)), "progress", progress, "args", args, "result", compact(r.Result), "error", p.paint(red, clean(r.Error)))
 	if len(r.Moves) == 0 {

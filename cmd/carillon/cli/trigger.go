@@ -22,7 +22,8 @@ type triggerFlags struct {
 	unique, uniqueFor           string
 	priority, retries           int
 	timeout, startWithin        string
-	reason, idempotency, pin    string
+	reason, idempotency         string
+	pin, batch                  string
 	wait                        waiting
 	priorityGiven, retriesGiven bool
 }
@@ -48,6 +49,7 @@ func (a *asker) triggerCommand() *cobra.Command {
 	f.IntVar(&w.retries, "retries", 0, "attempts after the first")
 	f.StringVar(&w.timeout, "timeout", "", "timeout of one attempt, such as 5m")
 	f.StringVar(&w.startWithin, "start-within", "", "skip the run if it has not started within this time")
+	f.StringVar(&w.batch, "batch", "", "ID or name of the batch to which the run is added")
 	f.StringVar(&w.pin, "pin", "", "worker that must run it, regardless of the job's route")
 	f.StringVar(&w.reason, "reason", "", "reason, recorded with the run")
 	f.StringVar(&w.idempotency, "idempotency-key", "", "key that makes the request idempotent for 24 hours (default: a new one)")
@@ -68,6 +70,11 @@ func (a *asker) triggerCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if w.batch != "" {
+			if body["batch"], err = a.someBatch(ctx, w.batch); err != nil {
+				return err
+			}
+		}
 		if w.idempotency == "" {
 			w.idempotency = rand.Text()
 		}
@@ -82,7 +89,7 @@ func (a *asker) triggerCommand() *cobra.Command {
 
 // ofOne lists the given flags that a filter excludes.
 func (w *triggerFlags) ofOne(c *cobra.Command) (names []string) {
-	for _, name := range []string{"args", "args-file", "in", "at", "unique", "unique-for", "priority", "retries", "timeout", "start-within", "pin", "idempotency-key", "wait", "follow"} {
+	for _, name := range []string{"args", "args-file", "in", "at", "unique", "unique-for", "priority", "retries", "timeout", "start-within", "batch", "pin", "idempotency-key", "wait", "follow"} {
 		if c.Flags().Changed(name) {
 			names = append(names, name)
 		}
