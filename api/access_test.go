@@ -126,6 +126,7 @@ var bodies = map[string]string{
 	"POST /api/v1/outbox/refused/retry": `{"numbers":[1]}`, "POST /api/v1/outbox/refused/discard": `{"numbers":[1]}`,
 	"POST /api/v1/seed/jobs/{jobId}": `{"request":[{"url":"http://example.com/"}]}`, "POST /api/v1/seed/jobs/{jobId}/update": `{"request":[{"url":"http://example.com/"}]}`,
 	"POST /api/v1/jobs/{key}/backfill": `{"from":"2026-01-01T00:00:00Z"}`,
+	"POST /api/v1/jobs/{key}/check-in": `{}`,
 	"POST /api/v1/batches":             `{"then":"billing.charge","name":"monday"}`,
 	"POST /api/v1/tenants":             `{"name":"third"}`, "PATCH /api/v1/tenants/{name}": `{"title":"x"}`, "POST /api/v1/tenants/{name}/tokens": `{"name":"new","role":"admin"}`,
 	"POST /api/v1/apply":           `{"jobs":[{"key":"billing.charge","retries":1}]}`,

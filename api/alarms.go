@@ -40,7 +40,7 @@ type AlarmRuleFields struct {
 	Apps      []string         `json:"apps,omitempty" maxItems:"100"`
 	Tags      []string         `json:"tags,omitempty" maxItems:"100"`
 	InRow     int              `json:"inRow,omitempty" maximum:"1000" doc:"Kind failed: so many failures without a success between. Default: 1."`
-	At        string           `json:"at,omitempty" maxLength:"5" example:"06:00" doc:"Kind expected: the time of day by which a run must have succeeded."`
+	At        string           `json:"at,omitempty" maxLength:"5" example:"06:00" doc:"Kind expected: the time of day by which a run must have succeeded. Or give after: how long a job may be without a success."`
 	Zone      string           `json:"zone,omitempty" maxLength:"100" doc:"IANA name, for at and quiet hours. Default: UTC."`
 	Factor    float64          `json:"factor,omitempty" maximum:"1000" doc:"Kind slow: how many times as long as on average."`
 	After     Duration         `json:"after,omitempty" doc:"Kinds slow, backlog and no_worker: a duration below which nothing is wrong."`

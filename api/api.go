@@ -118,6 +118,7 @@ func New(c Config) *API {
 	a.routeFamily()
 	a.routeGraph()
 	a.routeBatches()
+	a.routeCheckIn()
 	a.routeBackfill()
 	a.routeSystem()
 	a.routeTokens()

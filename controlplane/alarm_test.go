@@ -299,6 +299,35 @@ func TestAlarmsOfConditions(t *testing.T) {
 	})
 }
 
+// A job that must check in raises an alarm when it does not, also if it never has.
+func TestAlarmOfAJobThatDoesNotCheckIn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t)
+		defer h.close()
+		for _, key := range []jobs.Key{"nas.backup", "nas.never", "other"} {
+			h.must(kernel.Register{App: "nas", Worker: kernel.NoWorker, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered}})
+		}
+		p := called(h, kernel.AlarmRule{Name: "silent", Kind: kernel.AlarmExpected, After: 20 * time.Minute, Scope: kernel.Scope{Keys: []string{"nas.*"}}})
+		in := func(failed bool) {
+			h.must(kernel.CheckIn{ID: jobs.NewID(time.Now()), Key: "nas.backup", Failed: failed, Took: time.Minute})
+		}
+		in(false)
+		time.Sleep(15 * time.Minute)
+		in(false)
+		p.want(t, "while it checks in")
+		time.Sleep(7 * time.Minute)
+		p.want(t, "without any", "Job nas.never has not succeeded in time")
+		in(true)
+		time.Sleep(10 * time.Minute)
+		p.want(t, "before the time is over")
+		time.Sleep(6 * time.Minute)
+		p.want(t, "when the last ones failed", "Job nas.backup has not succeeded in time")
+		in(false)
+		time.Sleep(3 * time.Minute)
+		p.want(t, "once it has succeeded", "Resolved: Job nas.backup has not succeeded in time")
+	})
+}
+
 // A rule's alarms end with it, and there are no more than a hundred.
 func TestAlarmsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -26,6 +26,8 @@ type conditions struct {
 	at        time.Time
 	baselines map[kernel.Ref]baseline
 	expected  map[string]time.Time // by tenant and rule: the day that was looked at, by its time
+	silentAt  map[string]time.Time // by tenant and rule: the last look
+	succeeded map[kernel.Ref]time.Time
 }
 
 type baseline struct {
@@ -201,6 +203,9 @@ func (l *conditions) baseline(ctx context.Context, tenant jobs.Tenant, key jobs.
 // late looks for jobs that have not succeeded in time. That is looked at once a day for all of its jobs, and then for
 // those with an alarm.
 func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time, open map[found]*kernel.Alarm, holds map[found]string) (looked bool, err error) {
+	if r.At == "" {
+		return l.silent(ctx, tenant, r, now, holds)
+	}
 	from, by := alarms.Expected(r, now)
 	name := string(tenant) + "/" + r.Name
 	if l.expected == nil {
@@ -240,6 +245,49 @@ func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.Ala
 		holds[found{tenant, r.Name, d.Key, ""}] = fmt.Sprintf("A run was to succeed by %s. %s", by.Format("15:04 MST on January 2"), text)
 	}
 	l.expected[name] = by
+	return true, nil
+}
+
+// silent looks for jobs that have not succeeded for a time, once a minute or more often if that time is short. It counts
+// from the rule and the job, if they are younger. A job that succeeded is not looked at before the time is over.
+func (l *conditions) silent(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time, holds map[found]string) (looked bool, err error) {
+	name := string(tenant) + "/" + r.Name
+	if now.Sub(l.silentAt[name]) < min(r.After/10, time.Minute) {
+		return false, nil
+	}
+	if l.silentAt == nil {
+		l.silentAt = map[string]time.Time{}
+	}
+	if l.succeeded == nil || len(l.succeeded) > 100_000 {
+		l.succeeded = map[kernel.Ref]time.Time{}
+	}
+	l.silentAt[name] = now
+	from := now.Add(-r.After)
+	if r.Edited.After(from) {
+		return true, nil
+	}
+	list, err := l.cp.cfg.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: tenant})
+	if err != nil {
+		return false, err
+	}
+	for _, d := range list {
+		if !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) || l.succeeded[d.Ref()].After(from) {
+			continue
+		}
+		page, err := l.cp.cfg.Store.Runs(ctx, metastore.RunQuery{Tenant: tenant, Job: d.Key, State: jobs.Succeeded, Limit: 1})
+		if err != nil {
+			return false, err
+		}
+		text := "It has never succeeded."
+		if len(page.Runs) > 0 {
+			l.succeeded[d.Ref()] = page.Runs[0].Ended
+			if page.Runs[0].Ended.After(from) {
+				continue
+			}
+			text = fmt.Sprintf("It succeeded last at %s.", page.Runs[0].Ended.UTC().Format("2006-01-02 15:04:05 MST"))
+		}
+		holds[found{tenant, r.Name, d.Key, ""}] = fmt.Sprintf("No run has succeeded for %v. %s", r.After, text)
+	}
 	return true, nil
 }
 

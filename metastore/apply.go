@@ -185,6 +185,8 @@ func (c *change) command() error {
 		return c.exported(k)
 	case kernel.Denied:
 		return c.denied(k)
+	case kernel.CheckIn:
+		return c.checkIn(k)
 	case kernel.OpenBatch:
 		return c.openBatch(k)
 	case kernel.CloseBatch:

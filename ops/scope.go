@@ -51,6 +51,8 @@ func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
 	case kernel.Backfill:
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
+	case kernel.CheckIn:
+		return g.permitsJob(ctx, who, e.Tenant, k.Key)
 	case kernel.OpenBatch:
 		return g.permitsJob(ctx, who, e.Tenant, k.Then)
 	case kernel.CloseBatch:

@@ -135,6 +135,7 @@ func TestScopeIsEverywhere(t *testing.T) {
 		"SetAlarmRule": func() error {
 			return o.SetAlarmRule(ctx, who, kernel.AlarmRule{Name: "x", Kind: kernel.AlarmMissed, Targets: []string{"chat"}})
 		},
+		"CheckIn": func() error { _, err := o.CheckIn(ctx, who, kernel.CheckIn{Key: "app.work"}); return err },
 		"OpenBatch": func() error {
 			_, err := o.OpenBatch(ctx, who, kernel.OpenBatch{Then: "app.work"})
 			return err

@@ -57,7 +57,7 @@ var alarmKinds = []alarmKind{
 	{kernel.AlarmFailed, "Failed", "runs of a job failed for good", ""},
 	{kernel.AlarmMissed, "Missed", "due times of a job were missed", ""},
 	{kernel.AlarmPaused, "Paused itself", "a job paused itself because its runs failed", ""},
-	{kernel.AlarmExpected, "Expected", "a job has not succeeded by a time of day", ""},
+	{kernel.AlarmExpected, "Expected", "a job has not succeeded by a time of day, or for a while", "Or: has not succeeded for"},
 	{kernel.AlarmSlow, "Slow", "a run takes longer than the job's runs do on average", "Runs that take less are not slow"},
 	{kernel.AlarmBacklog, "Backlog", "ready runs of an app wait for too long", "A run is ready for longer than"},
 	{kernel.AlarmNoWorker, "No worker", "runs of an app are ready, and it has no worker", "A run is ready for longer than"},
@@ -85,12 +85,14 @@ func alarmRuleRowOf(r *kernel.AlarmRule) alarmRuleRow {
 	case r.InRow > 1:
 		row.Words = strconv.Itoa(r.InRow) + " " + row.Words + " in a row"
 	case r.At != "":
-		row.Words = strings.Replace(row.Words, "a time of day", r.At+zone, 1)
+		row.Words = "a job has not succeeded by " + r.At + zone
 	case r.Factor > 0:
 		row.Words = "a run takes " + factorText(r.Factor) + " times as long as the job's runs do on average"
 	}
 	switch after := shortDuration(r.After); {
 	case r.After == 0:
+	case r.Kind == kernel.AlarmExpected:
+		row.Words = "a job has not succeeded for " + after
 	case r.Kind == kernel.AlarmSlow:
 		row.Words += ", and at least " + after
 	case r.Kind == kernel.AlarmBacklog:

@@ -21,7 +21,7 @@ const (
 	AlarmFailed   AlarmKind = "failed"    // runs of a job failed for good: InRow of them without a success between
 	AlarmMissed   AlarmKind = "missed"    // due times passed that the scheduler did not fire
 	AlarmPaused   AlarmKind = "paused"    // a job has paused itself because its runs failed
-	AlarmExpected AlarmKind = "expected"  // a job has not succeeded on a day by a time of day
+	AlarmExpected AlarmKind = "expected"  // a job has not succeeded on a day by a time of day, or for a time
 	AlarmSlow     AlarmKind = "slow"      // a run takes Factor times as long as the job's runs do on average
 	AlarmBacklog  AlarmKind = "backlog"   // the next run of an app has been ready for longer than After
 	AlarmNoWorker AlarmKind = "no_worker" // runs of an app have been ready for longer than After, and it has no worker
@@ -69,7 +69,7 @@ type AlarmRule struct {
 	At      string        // AlarmExpected: time of day, HH:MM
 	Zone    string        // of At and Quiet; "" = UTC
 	Factor  float64       // AlarmSlow: above 1
-	After   time.Duration // AlarmSlow: runs that take less are not slow. AlarmBacklog, AlarmNoWorker: how long
+	After   time.Duration // AlarmSlow: runs that take less are not slow. AlarmExpected: without At, how long. AlarmBacklog, AlarmNoWorker: how long
 	Targets []string
 	Urgent  bool          // sent in quiet hours, too
 	Quiet   Quiet         // when nothing is sent
@@ -285,17 +285,21 @@ func (r *AlarmRule) checkKind() error {
 		{"failures in a row", r.InRow != 0, []AlarmKind{AlarmFailed}},
 		{"a time of day", r.At != "", []AlarmKind{AlarmExpected}},
 		{"a factor", r.Factor != 0, []AlarmKind{AlarmSlow}},
-		{"a duration", r.After != 0, []AlarmKind{AlarmSlow, AlarmBacklog, AlarmNoWorker}},
+		{"a duration", r.After != 0, []AlarmKind{AlarmExpected, AlarmSlow, AlarmBacklog, AlarmNoWorker}},
 	} {
 		reads := slices.Contains(f.kinds, r.Kind)
 		if f.given && !reads {
 			return Invalid("alarm rule %s of kind %s has %s, which only rules of kind %v read", r.Name, r.Kind, f.name, f.kinds)
 		}
-		if !f.given && reads && f.name != "a duration" {
+		if !f.given && reads && f.name != "a duration" && r.Kind != AlarmExpected {
 			return Invalid("alarm rule %s of kind %s needs %s", r.Name, r.Kind, f.name)
 		}
 	}
 	switch {
+	case r.Kind == AlarmExpected && (r.At == "") == (r.After == 0):
+		return Invalid("alarm rule %s of kind %s needs either a time of day or a duration", r.Name, r.Kind)
+	case r.Kind == AlarmExpected && r.At == "" && r.After < time.Minute:
+		return Invalid("alarm rule %s: %v without a success: want 1m or more", r.Name, r.After)
 	case r.InRow < 0 || r.InRow > 1000:
 		return Invalid("alarm rule %s: %d failures in a row: want 1 to 1000", r.Name, r.InRow)
 	case r.Factor != 0 && !(r.Factor > 1 && r.Factor <= 1000):

@@ -69,6 +69,8 @@ const (
 
 	VerbOpenBatch  Verb = 56
 	VerbCloseBatch Verb = 57
+
+	VerbCheckIn Verb = 58
 )
 
 var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create", "fire", "release", "start", "finish", "returned",
@@ -76,7 +78,7 @@ var verbNames = [...]string{"", "register", "edit", "pause", "resume", "create",
 	"delete", "grant", "revoke", "signin", "signout", "purgeaudit", "invite", "join", "members",
 	"expand", "setcalendar", "dropcalendar", "drain", "mark", "expect", "report", "purge", "backfill", "notify", "finalizeupgrade", "unstart",
 	"settenant", "suspendtenant", "deletetenant", "droptenant", "touch", "ledgerkey",
-	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms", "exported", "denied", "openbatch", "closebatch"}
+	"setalarmtarget", "dropalarmtarget", "setalarmrule", "dropalarmrule", "raisealarm", "endalarm", "sentalarm", "purgealarms", "exported", "denied", "openbatch", "closebatch", "checkin"}
 
 // NewestVerb is the highest verb that this program knows.
 const NewestVerb = Verb(len(verbNames) - 1)

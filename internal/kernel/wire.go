@@ -220,6 +220,8 @@ func wireCommand(c *coder, v *Command) {
 		wireValue(c, v, wireExported)
 	case VerbDenied:
 		wireValue(c, v, wireDenied)
+	case VerbCheckIn:
+		wireValue(c, v, wireCheckIn)
 	case VerbOpenBatch:
 		wireValue(c, v, wireOpenBatch)
 	case VerbCloseBatch:

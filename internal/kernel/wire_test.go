@@ -34,7 +34,7 @@ func commands(seed uint64) []Command {
 		filled[Backfill](seed), filled[Notify](seed),
 		filled[FinalizeUpgrade](seed), filled[SetTenant](seed), filled[SuspendTenant](seed), filled[DeleteTenant](seed), filled[DropTenant](seed), filled[LedgerKey](seed),
 		filled[SetAlarmTarget](seed), filled[DropAlarmTarget](seed), filled[SetAlarmRule](seed), filled[DropAlarmRule](seed), filled[RaiseAlarm](seed), filled[EndAlarm](seed), filled[SentAlarm](seed), filled[PurgeAlarms](seed),
-		filled[Exported](seed), filled[Denied](seed), filled[OpenBatch](seed), filled[CloseBatch](seed),
+		filled[Exported](seed), filled[Denied](seed), filled[OpenBatch](seed), filled[CloseBatch](seed), filled[CheckIn](seed),
 	}
 }
 

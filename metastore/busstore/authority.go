@@ -94,6 +94,7 @@ var mayCommand = map[kernel.Verb]roles{
 	kernel.VerbExported: nodesOnly,
 	kernel.VerbDenied:   nodesOnly,
 
+	kernel.VerbCheckIn:    nodesOnly,
 	kernel.VerbOpenBatch:  workers | clients,
 	kernel.VerbCloseBatch: workers | clients,
 }

@@ -42,6 +42,7 @@ import (
 //	suspend NAME [off]     dissolve NAME     drop NAME [last]                    drop takes all rows
 //	nocalendar NAME [if=revision] [bundle=b]
 //	target, notarget, rule, norule, raise, over, sent, purgealarms: see alarmCommand
+//	checkin RUN KEY [failed] [error=] [result=] [took=]
 //	openbatch NAME THEN [args=]     closebatch NAME     create ... batch=NAME
 //	denied TARGET [who=actor] [from=address] [why=...] [times=2] [first=+1m] [last=+2m]
 //	exported SINK ... [to=SINK:number] [gap=1-2] [failing=+1m] [error=...]
@@ -305,6 +306,8 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		return tl.exported(w)
 	case "denied":
 		return tl.denied(w)
+	case "checkin":
+		return kernel.CheckIn{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Failed: w.has("failed"), Error: w.take("error"), Result: raw(w.take("result")), Took: tl.duration(w.take("took"))}
 	case "openbatch", "closebatch":
 		return tl.batch(w)
 	}

@@ -29,7 +29,7 @@ func (c counting) Apply(ctx context.Context, batch []kernel.Envelope) []metastor
 // FinalizeUpgrade needs a second version of the rules.
 var unaudited = []kernel.Verb{kernel.VerbFire, kernel.VerbStart, kernel.VerbUnstart, kernel.VerbFinish, kernel.VerbReturned, kernel.VerbCheckpoint, kernel.VerbExpire,
 	kernel.VerbLead, kernel.VerbRefresh, kernel.VerbForget, kernel.VerbHand, kernel.VerbPurgeAudit, kernel.VerbMembers, kernel.VerbExpand,
-	kernel.VerbExpect, kernel.VerbReport, kernel.VerbNotify, kernel.VerbTouch, kernel.VerbFinalizeUpgrade,
+	kernel.VerbExpect, kernel.VerbReport, kernel.VerbNotify, kernel.VerbTouch, kernel.VerbFinalizeUpgrade, kernel.VerbCheckIn,
 	kernel.VerbRaiseAlarm, kernel.VerbSentAlarm, kernel.VerbPurgeAlarms}
 
 // Each command has an effect in a story, and an audit if a person sends it or it changes a definition.

@@ -280,12 +280,13 @@ func (a *asker) alarmRulesSet() *cobra.Command {
 			"  failed     runs failed for good: --in-row of them without a success between\n" +
 			"  missed     due times were missed\n" +
 			"  paused     a job has paused itself\n" +
-			"  expected   a job has not succeeded in the 24 hours before --at\n" +
+			"  expected   a job has not succeeded in the 24 hours before --at, or for --after\n" +
 			"  slow       a run takes --factor times as long as on average, and at least --after\n" +
 			"  backlog    runs of an app have been ready for --after\n" +
 			"  no_worker  the same, and the app has no worker",
 		Example: lines("carillon alarms rules set thrice --kind failed --in-row 3 --tag money --target oncall",
-			"carillon alarms rules set nightly --kind expected --at 06:00 --zone Europe/Berlin --job billing.close-day --target oncall --urgent"),
+			"carillon alarms rules set nightly --kind expected --at 06:00 --zone Europe/Berlin --job billing.close-day --target oncall --urgent",
+			"carillon alarms rules set silent --kind expected --after 25h --job 'nas.*' --target oncall"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			r.Kind = kernel.AlarmKind(kind)
 			for _, d := range []struct {
@@ -322,7 +323,7 @@ func (a *asker) alarmRulesSet() *cobra.Command {
 	f.StringVar(&r.At, "at", "", "expected: a time of day, such as 06:00")
 	f.StringVar(&r.Zone, "zone", "", "IANA time zone of --at and --quiet (default UTC)")
 	f.Float64Var(&r.Factor, "factor", 0, "slow: how many times as long as on average")
-	f.StringVar(&after, "after", "", "slow, backlog, no_worker: a duration below which nothing is wrong")
+	f.StringVar(&after, "after", "", "expected, slow, backlog, no_worker: a duration below which nothing is wrong")
 	f.StringSliceVar(&r.Targets, "target", nil, "a target to notify; repeatable")
 	f.BoolVar(&r.Urgent, "urgent", false, "send in quiet hours, too")
 	f.StringVar(&quiet, "quiet", "", "hours in which nothing is sent, such as 22:00-07:00")

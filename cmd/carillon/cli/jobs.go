@@ -23,7 +23,7 @@ import (
 func (a *asker) jobsCommand() *cobra.Command {
 	c := group("jobs", "Manage jobs", lines("carillon jobs list", "carillon jobs trigger demo.greet --args '{\"name\":\"Ann\"}' --wait"),
 		a.jobsList(), a.jobsShow(), a.jobsNext(), a.jobsStats(), a.triggerCommand(), a.jobsPause(), a.jobsResume(), a.jobsBackfill(), a.editCommand(), a.jobsCreate(), a.jobsDelete(),
-		a.jobsMissed(), a.jobsOccasions(), a.jobsGraph(), a.jobsVersions(), a.jobsDiff(), a.jobsRollback())
+		a.jobsMissed(), a.jobsCheckIn(), a.jobsOccasions(), a.jobsGraph(), a.jobsVersions(), a.jobsDiff(), a.jobsRollback())
 	c.Aliases = []string{"job"}
 	return c
 }
