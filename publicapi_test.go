@@ -231,7 +231,7 @@ func packageComment(t *testing.T, dir string) string {
 // parts are the public names that have types of packages which are not promised: they put a system together from its
 // parts, and their comments say so. None is added: programs use carillon.NewWorker, carillon.Dial and embed.
 var parts = []string{"worker, func New(", "worker, func NewRemote(", "worker, method (*Remote)", "worker, method (Config) Principal()", "worker, type Bus interface", "worker, type Given struct",
-	"client, func New(", "embed, method (*Scheduler) Ops()", "embed, type Config struct, Bus ", "embed, type Config struct, Who ", "embed, type Config struct, HTTPJobs ", "embed, type Config struct, OnFailure ",
+	"client, func New(", "embed, method (*Scheduler) Ops()", "embed, type Config struct, Bus ", "embed, type Config struct, Who ", "embed, type Config struct, HTTPJobs ", "embed, type Config struct, TenantHTTPJobs ",
 	"embed, type Cluster struct, Identity "}
 
 // What is public needs nothing that is not.

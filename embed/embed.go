@@ -64,6 +64,9 @@ type Config struct {
 	Worker worker.Config
 	// HTTPJobs runs HTTP jobs in this process and limits what they may do; nil = other processes run them.
 	HTTPJobs *httpjob.Config
+	// TenantHTTPJobs runs the HTTP jobs of other tenants than Worker's, if HTTPJobs is set and callers are authenticated:
+	// by the same code, but with these limits and secrets. nil = these tenants run workers of their own.
+	TenantHTTPJobs *httpjob.Config
 	// Bus connects a principal to a bus that other processes share: workers and clients reach the store over it.
 	// Default: with a Database, processes find each other there, and connect to the one that leads; otherwise a bus
 	// inside the process.
@@ -172,6 +175,7 @@ type Scheduler struct {
 	worker      *worker.Worker  // nil = no jobs
 	httpWorkers *httpWorkers    // serves HTTP workers
 	httpWorker  *worker.Worker  // of HTTP jobs; nil = other processes run them
+	httpTenants *httpTenants    // of HTTP jobs of other tenants; nil = other processes run them
 	runner      *httpjob.Runner // of httpWorker
 	messages    *alarms.Sender
 	provider    *oidc.Provider // nil = no identity provider

@@ -1,10 +1,8 @@
 package embed
 
 import (
-	"cmp"
 	"context"
 
-	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
 	"github.com/carillon-scheduler/carillon/metrics"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -16,10 +14,8 @@ func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
 	if cfg.HTTPJobs == nil {
 		return nil
 	}
-	c := worker.Config{Tenant: cfg.Worker.Tenant, App: cmp.Or(cfg.HTTPJobs.App, httpjob.App), Grace: cfg.Worker.Grace, Logger: cfg.Worker.Logger}
-	if cfg.Worker.Name != "" {
-		c.Name = cfg.Worker.Name + ".http"
-	}
+	c := httpWorkerConfig(cfg, cfg.HTTPJobs)
+	c.Tenant = cfg.Worker.Tenant
 	as, err := c.Principal()
 	if err != nil {
 		return err
@@ -28,14 +24,19 @@ func (s *Scheduler) openHTTPWorker(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	c.Others, c.Only = runner.Run, kernel.WorkHTTP
+	c.Others = runner.Run
 	s.runner = runner
 	b, err := s.openBus(ctx, cfg, as)
 	if err != nil {
 		return err
 	}
-	s.httpWorker, err = worker.New(c, s.store, busstore.Heed(b, as), runner.Jobs()...)
-	return err
+	if s.httpWorker, err = worker.New(c, s.store, busstore.Heed(b, as), runner.Jobs()...); err != nil {
+		return err
+	}
+	if cfg.TenantHTTPJobs != nil && (cfg.Tokens || cfg.Who != nil) {
+		s.httpTenants = &httpTenants{s: s, cfg: cfg, own: as.Tenant}
+	}
+	return nil
 }
 
 // shares adds the metrics of distributed triggering.

@@ -86,9 +86,20 @@ func (s *Scheduler) recordDenials() {
 	s.ops.RecordDenials(ctx, true)
 }
 
+// runs is a worker, or several.
+type runs interface{ Run(context.Context) error }
+
 // workers returns the workers in this process.
-func (s *Scheduler) workers() []*worker.Worker {
-	return slices.DeleteFunc([]*worker.Worker{s.worker, s.httpWorker}, func(w *worker.Worker) bool { return w == nil })
+func (s *Scheduler) workers() (list []runs) {
+	for _, w := range []*worker.Worker{s.worker, s.httpWorker} {
+		if w != nil {
+			list = append(list, w)
+		}
+	}
+	if s.httpTenants != nil {
+		list = append(list, s.httpTenants)
+	}
+	return list
 }
 
 // transfer transfers leadership to another node, if there is one, so that requests need not wait for an election.

@@ -184,6 +184,7 @@ var settings = []setting{
 	{"metrics.jobs", "metrics-jobs", "", "jobs with metrics of their own, at most 200, comma-separated keys or patterns: billing.*,shop.pack", patternsOf(func(c *config) *[]string { return &c.MetricsJobs })},
 	{"http-jobs.on", "http-jobs", "false", "run HTTP jobs (those of app http) in this process", boolOf(func(c *config) *bool { return &c.HTTPJobs.On })},
 	{"http-jobs.allow", "http-jobs-allow", "", "private networks that HTTP jobs may call, comma-separated: 10.1.0.0/16,127.0.0.1", textOf(func(c *config) *string { return &c.HTTPJobs.Allow })},
+	{"http-jobs.tenants-allow", "http-jobs-tenants-allow", "", "private networks that HTTP jobs of other tenants than default may call", textOf(func(c *config) *string { return &c.HTTPJobs.TenantsAllow })},
 	{"http-jobs.ports", "http-jobs-ports", "", "ports that HTTP jobs may call besides 80 and 443, comma-separated", textOf(func(c *config) *string { return &c.HTTPJobs.Ports })},
 	{"http-jobs.services", "http-jobs-services", "", "name=URL pairs of services for HTTP jobs, comma-separated: billing=http://billing:8080", textOf(func(c *config) *string { return &c.HTTPJobs.Services })},
 	{"http-jobs.variables", "http-jobs-variables", "", "variables for HTTP jobs, comma-separated: REGION=eu", textOf(func(c *config) *string { return &c.HTTPJobs.Variables })},

@@ -21,6 +21,17 @@ type httpJobsConfig struct {
 	BreakerAfter                 string
 	BreakerPause                 time.Duration
 	CallTimeout                  time.Duration
+	TenantsAllow                 string
+}
+
+// tenantHTTPJobs is the configuration of the workers for HTTP jobs of other tenants: they have none of the server's
+// services, variables, secrets and networks.
+func (c *config) tenantHTTPJobs(own *httpjob.Config) (*httpjob.Config, error) {
+	if own == nil {
+		return nil, nil
+	}
+	allow, err := networks("http-jobs.tenants-allow", c.HTTPJobs.TenantsAllow)
+	return &httpjob.Config{App: own.App, Guard: httpjob.Guard{Allow: allow, Ports: own.Guard.Ports}, Breaker: own.Breaker, FeedbackURL: own.FeedbackURL, CallTimeout: own.CallTimeout}, err
 }
 
 // httpJobs returns the configuration of the worker for HTTP jobs, nil if this process runs none.

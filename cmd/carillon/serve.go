@@ -124,6 +124,9 @@ func (p *process) serve(ctx context.Context) (err error) {
 	if at, ok := listener.Addr().(*net.TCPAddr); ok && at.IP.IsLoopback() && cfg.HTTPJobs != nil {
 		cfg.HTTPJobs.FeedbackURL = cmp.Or(cfg.HTTPJobs.FeedbackURL, address) // services on this machine reach it there
 	}
+	if cfg.TenantHTTPJobs, err = p.cfg.tenantHTTPJobs(cfg.HTTPJobs); err != nil {
+		return err
+	}
 	cfg.Page = strings.TrimSuffix(cmp.Or(p.cfg.Public, page), "/")
 	if cfg.Alarms, err = p.cfg.alarms(); err != nil {
 		return err
