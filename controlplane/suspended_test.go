@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,8 +51,8 @@ func TestASuspendedTenantIsQuiet(t *testing.T) {
 		h.start()
 		acme := in{h, "acme"}
 		h.must(kernel.SetTenant{Name: "acme", Create: true, Limits: &kernel.TenantLimits{Starts: jobs.Rate{Max: 1, Per: time.Second}}})
-		done := false
-		slow := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { time.Sleep(20 * time.Second); done = true; return nil }), jobs.Options{Key: "slow", OnSuccess: []string{"job"}})
+		var done atomic.Bool
+		slow := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { time.Sleep(20 * time.Second); done.Store(true); return nil }), jobs.Options{Key: "slow", OnSuccess: []string{"job"}})
 		bad := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return errors.New("no") }), jobs.Options{Key: "bad", Retries: 9, RetryDelay: 5 * time.Second})
 		each := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "each", Cron: "*/10 * * * * *"})
 		acme.worker("w", quick("job"), slow, bad, each)
@@ -74,7 +75,7 @@ func TestASuspendedTenantIsQuiet(t *testing.T) {
 		if got[kernel.VerbStart] > 5 || got[kernel.VerbFire] > 10 || got[kernel.VerbRelease] > 60 || got[kernel.VerbFinish] > 2 {
 			t.Errorf("within a minute: %v", got)
 		}
-		if !done {
+		if !done.Load() {
 			t.Error("the run under way did not end")
 		}
 	})
