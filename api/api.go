@@ -138,7 +138,7 @@ func New(c Config) *API {
 	a.routeDocuments()
 	a.open(feedbackRoute, a.feedback)
 	a.open("/", nowhere(a.mux))
-	a.Handler = a.ruled(a.Counted(strict(a.mux)))
+	a.Handler = a.ruled(a.Counted(strict(a.mux, a.checkedAgain)))
 	return a
 }
 

@@ -41,9 +41,9 @@ type Member struct {
 	Term    uint64     `json:"term,omitempty" doc:"The leader's term."`
 	Since   *time.Time `json:"since,omitempty" doc:"Since when it is the leader."`
 	Skew    float64    `json:"skew" doc:"Its clock less the leader's, in seconds; without a leader, less the clock of the answering node."`
-	NATS    string     `json:"nats,omitempty" doc:"State of its embedded NATS server." example:"5 clients, 2 other servers"`
-	Share   *Share     `json:"share,omitempty" doc:"The jobs that it fires, with distributed triggering."`
-	Copy    *Copy      `json:"copy,omitempty" doc:"Its copy of the rows; missing: they are in a database, or only in the memory of this node."`
+	NATS    string     `json:"nats,omitempty" doc:"State of its embedded NATS server; only for the default tenant." example:"5 clients, 2 other servers"`
+	Share   *Share     `json:"share,omitempty" doc:"The jobs that it fires, with distributed triggering; only for the default tenant."`
+	Copy    *Copy      `json:"copy,omitempty" doc:"Its copy of the rows; missing: they are in a database, or only in the memory of this node, or the caller is not of the default tenant."`
 }
 
 // Copy is a node's copy of the rows.

@@ -14,7 +14,7 @@ import (
 
 // Kept is the retention of finished runs, as the answering process knows it.
 type Kept struct {
-	Bytes     int64      `json:"bytes" doc:"Approximate size of finished runs, as of checkedAt."`
+	Bytes     int64      `json:"bytes" doc:"Approximate size of the finished runs of all tenants, as of checkedAt. This, checkedAt, purgedAt and purged are only for the default tenant."`
 	MaxBytes  int64      `json:"maxBytes" doc:"Size limit of finished runs: beyond it, the oldest are purged; 0 = no limit."`
 	CountsFor Duration   `json:"countsFor" doc:"How long counts of days are kept."`
 	CheckedAt *time.Time `json:"checkedAt,omitempty" doc:"When retention was checked last."`

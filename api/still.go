@@ -14,7 +14,8 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// Requests that wait or stream end within a second after their token or session was revoked or has expired.
+// Requests that wait or stream end within a second after their token or session was revoked or has expired. Requests
+// whose body arrives slowly are checked again when it has arrived.
 
 const (
 	stillEvery = 500 * time.Millisecond // how often each of them is checked
@@ -25,7 +26,7 @@ const (
 // more. An unavailable store ends nothing.
 func (a *API) whilePermitted(ctx context.Context, r *http.Request, route string) (_ context.Context, stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	r = r.WithContext(metastore.FromCopy(ctx))
+	r = r.WithContext(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -37,20 +38,33 @@ func (a *API) whilePermitted(ctx context.Context, r *http.Request, route string)
 				return
 			case <-tick.C:
 			}
-			asker, err := a.who(r)
-			var p *Problem
-			if errors.Is(err, jobs.Forbidden) {
-				p = a.refuse(ctx, err)
-			} else if err == nil {
-				p = a.permit(asker, route)
-			}
-			if p != nil {
+			if p := a.still(r, route); p != nil {
 				cancel(p)
 				return
 			}
 		}
 	}()
 	return ctx, func() { cancel(nil); <-done }
+}
+
+// still returns why the sender of a request may not use its route any more, or nil.
+func (a *API) still(r *http.Request, route string) *Problem {
+	asker, err := a.who(r.WithContext(metastore.FromCopy(r.Context())))
+	switch {
+	case errors.Is(err, jobs.Forbidden):
+		return a.refuse(r.Context(), err)
+	case err != nil:
+		return nil
+	}
+	return a.permit(asker, route)
+}
+
+// checkedAgain returns why a request whose body took long must not be served, or nil. Feedback has no sender to check.
+func (a *API) checkedAgain(r *http.Request, took time.Duration) *Problem {
+	if took < stillEvery || who(r.Context()).Actor == "" {
+		return nil
+	}
+	return a.still(r, a.Route(r))
 }
 
 // verdicts caches recent checks, by token or session, so that many streams of one cost one read.

@@ -33,8 +33,9 @@ const bodyTime = 10 * time.Second
 // maxDepth is the limit of nesting in JSON.
 const maxDepth = 64
 
-// strict only passes requests on whose body is unambiguous JSON.
-func strict(next http.Handler) http.Handler {
+// strict only passes requests on whose body is unambiguous JSON. arrived returns why a request must not be served after
+// its body took so long to arrive, or nil.
+func strict(next http.Handler, arrived func(*http.Request, time.Duration) *Problem) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p := checkQuery(r.URL.RawQuery); p != nil {
 			p.write(w)
@@ -44,7 +45,11 @@ func strict(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		began := time.Now()
 		body, p := readBody(w, r)
+		if p == nil {
+			p = arrived(r, time.Since(began))
+		}
 		if p != nil {
 			w.Header().Set("Connection", "close") // the rest of the body is not worth reading
 			p.write(w)

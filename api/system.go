@@ -73,7 +73,7 @@ type configureInput struct {
 type Overview struct {
 	Now            time.Time      `json:"now"`
 	Leader         string         `json:"leader,omitempty" doc:"The leader's node."`
-	Shares         []Share        `json:"shares,omitempty" nullable:"false" doc:"The nodes that fire a share of the jobs each, by name. Missing: the leader fires all."`
+	Shares         []Share        `json:"shares,omitempty" nullable:"false" doc:"The nodes that fire a share of the jobs each, by name; only for the default tenant. Missing: the leader fires all."`
 	RecurringDebug bool           `json:"recurringDebug"`
 	TriggeredDebug bool           `json:"triggeredDebug"`
 	Workers        int            `json:"workers"`
@@ -158,7 +158,7 @@ func (a *API) routeSystem() {
 				return nil, err
 			}
 			out := settingsOf(g)
-			out.Kept = keptOf(a.ops.Cleaning(), g)
+			out.Kept = keptOf(a.ops.Cleaning(who(ctx)), g)
 			return &struct{ Body Settings }{out}, nil
 		})
 	a.routePurge()

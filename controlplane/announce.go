@@ -73,8 +73,12 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 			}
 		}
 		if g := results[i].Global; g != nil && leading {
-			if b.tenancy(g); g.Tenancy.Deleted.On {
+			switch b.tenancy(g); {
+			case g.Tenancy.Deleted.On:
+				b.vacate(g.Tenant)
 				poke(cp.dissolving)
+			case verb == kernel.VerbDropTenant:
+				cp.pulse.forget(g.Tenant)
 			}
 		}
 		if verb == kernel.VerbSetAlarmTarget {

@@ -137,6 +137,12 @@ func (p *pulse) drop(at int64) (some bool) {
 	return some
 }
 
+// forget drops what was counted of a tenant: another may have its name. The lock is held.
+func (p *pulse) forget(tenant jobs.Tenant) {
+	delete(p.tenants, tenant)
+	p.last = nil
+}
+
 func (m *minute) note(run *kernel.Run) {
 	c := &m.counts
 	switch run.State {

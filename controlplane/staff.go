@@ -80,6 +80,16 @@ func (b *board) dismiss(w dispatch.Worker) {
 	b.Leave(w)
 }
 
+// vacate forgets the workers of a tenant that is being deleted: they introduce themselves again and are refused, so that
+// they are not workers of the next tenant of its name. The lock is held.
+func (b *board) vacate(tenant jobs.Tenant) {
+	for w := range b.members {
+		if w.Tenant == tenant {
+			b.dismiss(w)
+		}
+	}
+}
+
 // silent forgets workers that no longer send heartbeats. For a lease after this process stood still there are none: it
 // has not read their heartbeats meanwhile.
 func (b *board) silent() (lost []string) {

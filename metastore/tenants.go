@@ -8,19 +8,25 @@ import (
 // Tenants: see kernel.Tenancy. The server's administrators manage them, from the default tenant: there are the audits
 // of what they do.
 
-// begins are the commands with which something begins to exist in a tenant. All others need what these have made.
+// begins are the commands with which something begins to exist in a tenant, if only an audit. All others need what these
+// have made.
 func begins(v kernel.Verb) bool {
 	switch v {
-	case kernel.VerbRegister, kernel.VerbCreate, kernel.VerbGrant, kernel.VerbConfigure, kernel.VerbSetCalendar, kernel.VerbSignIn:
+	case kernel.VerbRegister, kernel.VerbCreate, kernel.VerbGrant, kernel.VerbConfigure, kernel.VerbSetCalendar, kernel.VerbSignIn,
+		kernel.VerbSetAlarmTarget, kernel.VerbDrain, kernel.VerbPurge, kernel.VerbLedgerKey, kernel.VerbInvite, kernel.VerbMembers:
 		return true
 	}
 	return false
 }
 
-// inTenant refuses commands in a tenant that does not exist.
+// inTenant refuses commands in a tenant that does not exist, and those with which something begins in one that is being
+// deleted: it would be left to the next tenant of that name.
 func (c *change) inTenant() error {
 	name := c.env.Tenant
-	if name == jobs.DefaultTenant || !begins(c.env.Command.Verb()) || c.global().Exists(name) {
+	if name == jobs.DefaultTenant {
+		return nil
+	}
+	if g := c.global(); g.Exists(name) || !g.Tenancy.Since.IsZero() && !begins(c.env.Command.Verb()) {
 		return nil
 	}
 	return kernel.Refuse(jobs.NotFound, "there is no tenant %q: an administrator of the server creates it, with: carillon tenants create %s", name, name)
@@ -186,7 +192,8 @@ func (c *change) dropTenant(k kernel.DropTenant) error {
 	if err := c.countTenants(-1); err != nil {
 		return err
 	}
-	c.tenancy(&kernel.Global{Tenant: k.Name, Revision: row.Revision, Purged: row.Purged})
+	// The revisions go on: caches of the former tenant's settings and calendars are not valid for a new one.
+	c.tenancy(&kernel.Global{Tenant: k.Name, Revision: row.Revision, Calendars: row.Calendars, Purged: row.Purged})
 	c.audit(tenantTarget(k.Name), nil, fields{"gone": true})
 	return nil
 }

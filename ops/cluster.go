@@ -61,8 +61,9 @@ type Invitation struct {
 	Until time.Time
 }
 
-// ClusterStatus returns the nodes and the state of the cluster.
-func (o *Ops) ClusterStatus(ctx context.Context, _ Who) (s ClusterStatus, err error) {
+// ClusterStatus returns the nodes and the state of the cluster. Other tenants than the default one see which nodes live
+// and lead: commits, bytes and shares of jobs would show them how busy the others are.
+func (o *Ops) ClusterStatus(ctx context.Context, who Who) (s ClusterStatus, err error) {
 	if o.cluster == nil {
 		s.Text = "no fault tolerance"
 		for _, n := range o.live.Nodes() {
@@ -71,7 +72,15 @@ func (o *Ops) ClusterStatus(ctx context.Context, _ Who) (s ClusterStatus, err er
 	} else if s, err = o.cluster.Status(ctx); err != nil {
 		return s, err
 	}
-	for _, f := range o.live.Shares() {
+	if who.tenant() != jobs.DefaultTenant {
+		members := make([]Member, len(s.Members))
+		for i, m := range s.Members {
+			members[i].Node = m.Node
+			members[i].NATS = ""
+		}
+		s.Members = members
+	}
+	for _, f := range o.shares(who) {
 		i := slices.IndexFunc(s.Members, func(m Member) bool { return m.Name == f.Node })
 		if i < 0 { // it is only known by its row in the database, whose lease lasts seconds
 			i = len(s.Members)
@@ -80,6 +89,14 @@ func (o *Ops) ClusterStatus(ctx context.Context, _ Who) (s ClusterStatus, err er
 		s.Members[i].Share = &f
 	}
 	return s, nil
+}
+
+// shares returns the nodes that fire a share of the jobs each; none for tenants that must not see how many these are.
+func (o *Ops) shares(who Who) []Share {
+	if who.tenant() != jobs.DefaultTenant {
+		return nil
+	}
+	return o.live.Shares()
 }
 
 // Invite creates a token with which one new node can join.

@@ -90,3 +90,21 @@ func (l *look) refused() {
 	}
 	l.add(Attention{Kind: Undelivered, N: n, Since: list[n-1].At}, "%s refused after the commit.", what)
 }
+
+// discardAll deletes all refused requests of a tenant: the next one of its name must not see or retry them.
+func (o *Ops) discardAll(ctx context.Context, tenant jobs.Tenant) error {
+	for o.outbox != nil {
+		list, err := o.outbox.Refused(ctx, tenant, metastore.MaxPage)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		numbers := make([]int64, len(list))
+		for i, r := range list {
+			numbers[i] = r.Number
+		}
+		if n, err := o.outbox.DiscardRefused(ctx, tenant, numbers); err != nil || n == 0 {
+			return err
+		}
+	}
+	return nil
+}

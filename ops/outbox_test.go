@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
@@ -119,6 +120,29 @@ func TestRefusedRequestsNeedAttention(t *testing.T) {
 		}
 		if fmt.Sprint(got) != want {
 			t.Errorf("%d refused requests: %v, want %s", n, got, want)
+		}
+	}
+}
+
+// A deleted tenant leaves no refused requests: they are neither shown to the next one of its name nor retried there.
+func TestRefusedRequestsOfADeletedTenant(t *testing.T) {
+	d := newFixture(t)
+	rows := refusedRequests(metastore.MaxPage + 2)
+	for i := range rows[1:] {
+		rows[i].Tenant = "other"
+	}
+	box := storetest.NewOutbox(rows...)
+	o := ops.New(ops.Config{Store: d.store, Outbox: box})
+	d.apply(kernel.SetTenant{Name: "other", Create: true})
+	d.apply(kernel.SuspendTenant{Name: "other", On: true})
+	if _, err := o.DeleteTenant(t.Context(), root, "other"); err != nil {
+		t.Fatal(err)
+	}
+	d.apply(kernel.DropTenant{Name: "other", Last: true})
+	d.apply(kernel.SetTenant{Name: "other", Create: true})
+	for tenant, want := range map[jobs.Tenant]int{"other": 0, jobs.DefaultTenant: 1} {
+		if list, err := o.RefusedRequests(t.Context(), ops.Who{Tenant: tenant}, 0); err != nil || len(list) != want {
+			t.Errorf("tenant %s has %d refused requests, want %d (%v)", tenant, len(list), want, err)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 	}
 	return Overview{
 		Pulse: o.live.Pulse(who.tenant()), Attention: attention,
-		Now: now, Leader: o.live.Leader(), Shares: o.live.Shares(), Recurring: global.RecurringDebug, Triggered: global.TriggeredDebug,
+		Now: now, Leader: o.live.Leader(), Shares: o.shares(who), Recurring: global.RecurringDebug, Triggered: global.TriggeredDebug,
 		Workers: len(o.live.Workers(who.tenant())), Live: counts.Live, Failed: failed, Hours: metastore.Hours(counts.Tallies),
 	}, nil
 }

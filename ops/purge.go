@@ -21,12 +21,17 @@ type Purging struct {
 	Counts time.Duration // how long counts of days are kept
 }
 
-// Purging returns the state of retention.
-func (o *Ops) Cleaning() Purging {
+// Cleaning returns the state of retention. Other tenants than the default one see only the limits: the rest counts the
+// runs of all tenants.
+func (o *Ops) Cleaning(who Who) Purging {
 	if o.cleaning == nil {
 		return Purging{}
 	}
-	return o.cleaning()
+	p := o.cleaning()
+	if who.tenant() != jobs.DefaultTenant {
+		p = Purging{Most: p.Most, Counts: p.Counts}
+	}
+	return p
 }
 
 // Purge is a request to purge finished runs.

@@ -65,7 +65,7 @@ func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
 		if k.Job == "" {
 			return who.unlimited()
 		}
-		return g.permitsJob(ctx, who, e.Tenant, k.Job)
+		return g.permitsOf(ctx, who, e.Tenant, k.Job, k.App)
 	case kernel.Cancel:
 		return g.permitsRun(ctx, who, e.Tenant, k.ID)
 	case kernel.Release:
@@ -96,9 +96,14 @@ func (g gate) permitsRun(ctx context.Context, who Who, t jobs.Tenant, id jobs.ID
 	if err != nil {
 		return err
 	}
-	d, err := g.store.Definition(ctx, t, run.Key)
-	if errors.Is(err, jobs.NotFound) { // the job is deleted: its tags are not known any more
-		d, err = &kernel.Definition{Key: run.Key, App: run.App}, nil
+	return g.permitsOf(ctx, who, t, run.Key, run.App)
+}
+
+// permitsOf is permitsJob for what may outlast its job: of a deleted one, the tags are not known any more.
+func (g gate) permitsOf(ctx context.Context, who Who, t jobs.Tenant, key jobs.Key, app string) error {
+	d, err := g.store.Definition(ctx, t, key)
+	if errors.Is(err, jobs.NotFound) {
+		d, err = &kernel.Definition{Key: key, App: app}, nil
 	}
 	if err != nil {
 		return err

@@ -86,21 +86,40 @@ func (o *Ops) SignInAs(ctx context.Context, id Identity) (cookie string, until t
 	return o.begin(ctx, whoIn(&s), s)
 }
 
-// Switch ends a person's session and starts one in another tenant of their rights. It ends when the first one would.
+// Switch ends a person's session and starts one in another tenant of their rights, as they were at the sign-in. It ends
+// when the first one would.
 func (o *Ops) Switch(ctx context.Context, cookie string, to jobs.Tenant) (_ string, until time.Time, err error) {
 	who, s, err := o.signedIn(ctx, cookie)
 	if err != nil {
 		return "", time.Time{}, err
 	}
-	if s.In(to) == nil {
-		return "", time.Time{}, kernel.Refuse(jobs.Forbidden, "you have no rights in tenant %.200s", to)
+	next := kernel.Session{Tenant: to, Person: s.Person, Until: s.Until}
+	if next.Rights, err = o.rightsSince(ctx, s); err != nil {
+		return "", time.Time{}, err
 	}
-	next := kernel.Session{Tenant: to, Person: s.Person, Rights: s.Rights, Until: s.Until}
+	if next.In(to) == nil {
+		return "", time.Time{}, kernel.Refuse(jobs.Forbidden, "you have no rights in tenant %.200s, or it was created after your sign-in: sign in again", to)
+	}
 	fresh, until, err := o.begin(ctx, whoIn(&next), next)
 	if err == nil {
 		err = o.EndSession(ctx, who, s.ID)
 	}
 	return fresh, until, err
+}
+
+// rightsSince returns the rights of a session, without those in tenants that did not exist when it began: another tenant
+// may have had the name.
+func (o *Ops) rightsSince(ctx context.Context, s *kernel.Session) (list []kernel.Rights, err error) {
+	for _, r := range s.Rights {
+		g, err := o.store.Global(ctx, r.Tenant)
+		if err != nil {
+			return nil, err
+		}
+		if g.Exists(r.Tenant) && !g.Tenancy.Since.After(s.Created) {
+			list = append(list, r)
+		}
+	}
+	return list, nil
 }
 
 // begin creates a session; its Until may only make it shorter.

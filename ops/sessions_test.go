@@ -120,3 +120,43 @@ func TestSessionsAreIdle(t *testing.T) {
 		t.Error("a session in use lasts longer than 12 hours")
 	}
 }
+
+// Rights in a tenant end when it is deleted: those of a session are not rights in a new tenant of its name, however the
+// session is switched.
+func TestSessionsAndTenantsOfADeletedName(t *testing.T) {
+	d := newFixture(t)
+	again := []kernel.Command{kernel.SuspendTenant{Name: "other", On: true}, kernel.DeleteTenant{Name: "other"}, kernel.DropTenant{Name: "other", Last: true}, kernel.SetTenant{Name: "other", Create: true}}
+	for _, k := range []kernel.Command{kernel.SetTenant{Name: "other", Create: true}, kernel.SetTenant{Name: "third", Create: true}} {
+		d.apply(k)
+	}
+	ann := ops.Identity{Person: annLee.Person, Rights: append([]kernel.Rights{{Tenant: "third", Role: kernel.RoleViewer}, {Tenant: "none", Role: kernel.RoleViewer}}, annLee.Rights...)}
+	cookie, _, err := d.SignInAs(t.Context(), ann)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.now = d.now.Add(time.Minute)
+	for _, k := range again {
+		d.apply(k)
+	}
+	d.now = d.now.Add(time.Minute)
+	refused := func(to jobs.Tenant) {
+		t.Helper()
+		if _, _, err := d.Switch(t.Context(), cookie, to); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("a switch to tenant %s: %v", to, err)
+		}
+	}
+	refused("other")
+	refused("none")
+	for _, to := range []jobs.Tenant{"default", "third"} {
+		if cookie, _, err = d.Switch(t.Context(), cookie, to); err != nil {
+			t.Fatal(err)
+		}
+		refused("other")
+	}
+	if cookie, _, err = d.SignInAs(t.Context(), ann); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = d.Switch(t.Context(), cookie, "other"); err != nil {
+		t.Errorf("after a new sign-in: %v", err)
+	}
+}

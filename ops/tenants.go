@@ -117,8 +117,8 @@ func (o *Ops) SuspendTenant(ctx context.Context, who Who, name jobs.Tenant, on b
 	return o.setTenant(ctx, who, kernel.SuspendTenant{Name: name, On: on})
 }
 
-// DeleteTenant deletes a suspended tenant with all that it has; the leader does so in the background. It is refused
-// while attempts are under way: their ends would be lost.
+// DeleteTenant deletes a suspended tenant with all that it has; the leader does so in the background, but for the refused
+// requests in the outbox. It is refused while attempts are under way: their ends would be lost.
 func (o *Ops) DeleteTenant(ctx context.Context, who Who, name jobs.Tenant) (Tenant, error) {
 	t, err := o.Tenant(ctx, who, name)
 	if err != nil {
@@ -127,7 +127,10 @@ func (o *Ops) DeleteTenant(ctx context.Context, who Who, name jobs.Tenant) (Tena
 	if n := t.Live[jobs.Processing]; n > 0 && t.Tenancy.Suspended.On && !t.Tenancy.Deleted.On {
 		return t, kernel.Refuse(jobs.Conflict, "tenant %s has %s under way: wait for them, or cancel them", name, count(n, "run"))
 	}
-	return o.setTenant(ctx, who, kernel.DeleteTenant{Name: name})
+	if t, err = o.setTenant(ctx, who, kernel.DeleteTenant{Name: name}); err != nil {
+		return t, err
+	}
+	return t, after(o.discardAll(ctx, name))
 }
 
 func (o *Ops) setTenant(ctx context.Context, who Who, k kernel.Command) (Tenant, error) {

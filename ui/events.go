@@ -16,6 +16,7 @@ import (
 const (
 	maxStreams = 512                    // max connected browsers
 	maxOwn     = 64                     // of these, of one signed-in user
+	maxTenant  = maxStreams / 2         // of these, of one tenant, but for the default one: no tenant takes all
 	eventEvery = time.Second            // the shortest interval between two events; the first one is sent at once
 	heartbeat  = 15 * time.Second       // keeps proxies from closing a quiet stream
 	writeTime  = 5 * time.Second        // a browser that does not read is disconnected
@@ -47,12 +48,15 @@ func (h *hub) join(who ops.Who) (leave func(), ok bool) {
 	if h.streams >= maxStreams || h.own[name] >= maxOwn && who.Actor != nameless {
 		return nil, false
 	}
+	c := h.tenants[who.Tenant]
+	if c != nil && c.listeners >= maxTenant && who.Tenant != "" && who.Tenant != jobs.DefaultTenant {
+		return nil, false
+	}
 	h.streams++
 	if h.own == nil {
 		h.own = map[string]int{}
 	}
 	h.own[name]++
-	c := h.tenants[who.Tenant]
 	if c == nil {
 		if h.tenants == nil {
 			h.tenants = map[jobs.Tenant]*channel{}

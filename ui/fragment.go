@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,6 +52,10 @@ func isFragment(r *http.Request) bool {
 	return r.Method == http.MethodGet && r.Header.Get("X-Fragment") != ""
 }
 
+// personal reports whether a page shows what others of the role must not get: the tenants of a person, or the ID that
+// makes a form's request idempotent.
+func personal(path string) bool { return path == "/session" || strings.HasPrefix(path, "/bulk/") }
+
 // at returns the place of a fragment: a new one to render, or that of other requests since the last change.
 func (f *fragments) at(key fragmentKey, change uint64, now time.Time) *fragment {
 	f.mu.Lock()
@@ -70,7 +75,7 @@ func (f *fragments) at(key fragmentKey, change uint64, now time.Time) *fragment 
 func (u *UI) fragment(w http.ResponseWriter, r *http.Request, v visitor, do handler) {
 	part := &fragment{}
 	// The hub only knows of changes while a browser is connected.
-	if change, listening := u.hub.change(v.Who); listening {
+	if change, listening := u.hub.change(v.Who); listening && !personal(r.URL.Path) {
 		part = u.fragments.at(fragmentKey{v.Who.Tenant, v.Who.Role, v.scope(), r.URL.RequestURI(), u.origin(r)}, change, time.Now())
 	}
 	// Other requests may wait for it: it is rendered even if the first one is cancelled.

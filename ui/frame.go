@@ -79,7 +79,7 @@ var toasts = map[string]string{
 
 // route authenticates a request, checks the role, and calls do.
 func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
-	admitted := u.checked(do)
+	admitted := u.checked(do, true)
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, err := u.visitor(r)
 		if err != nil {
@@ -96,21 +96,29 @@ func (u *UI) route(need ops.Role, do handler) http.HandlerFunc {
 
 // anyone calls do without authentication.
 func (u *UI) anyone(do handler) http.HandlerFunc {
-	admitted := u.checked(do)
+	admitted := u.checked(do, false)
 	return func(w http.ResponseWriter, r *http.Request) {
 		v, _ := u.visitor(r)
 		admitted(w, r, v)
 	}
 }
 
-// checked checks the form of a request and calls do.
-func (u *UI) checked(do handler) func(http.ResponseWriter, *http.Request, visitor) {
+// checked checks the form of a request and calls do. A form that arrives slowly is authenticated again: meanwhile the
+// session may have ended.
+func (u *UI) checked(do handler, authenticated bool) func(http.ResponseWriter, *http.Request, visitor) {
 	return func(w http.ResponseWriter, r *http.Request, v visitor) {
 		if r.Method == http.MethodPost {
+			began := time.Now()
 			r.Body = http.MaxBytesReader(w, r.Body, 2*kernel.MaxArgs)
 			if err := r.ParseForm(); err != nil {
 				u.fail(w, r, v, kernel.Invalid("the form is invalid or too large"))
 				return
+			}
+			if authenticated && time.Since(began) >= stillEvery {
+				if _, err := u.who(r); err != nil {
+					u.turnAway(w, r, err)
+					return
+				}
 			}
 		}
 		if isFragment(r) {

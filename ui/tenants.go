@@ -42,7 +42,12 @@ type tenantForm struct{ Name, Title, Zone, Jobs, Waiting, Workers, Starts, Bytes
 
 // ServerAdmin reports whether the visitor manages tenants.
 func (v visitor) ServerAdmin() bool {
-	return v.Admin() && cmp.Or(v.Who.Tenant, jobs.DefaultTenant) == jobs.DefaultTenant
+	return v.Admin() && v.AllTenants()
+}
+
+// AllTenants reports whether the visitor may see what counts the runs of all tenants.
+func (v visitor) AllTenants() bool {
+	return cmp.Or(v.Who.Tenant, jobs.DefaultTenant) == jobs.DefaultTenant
 }
 
 func rowOf(t ops.Tenant) tenantRow {
