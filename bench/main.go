@@ -134,7 +134,7 @@ func begin() error {
 var scenarios = map[string]func(context.Context, *fixture) (map[string]float64, error){
 	"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey, "pages": pages,
 	"uneven": uneven, "deadhost": deadHost, "flooded": flooded, "tenants": tenantsFlooded,
-	"definitions": definitions, "idle": idle, "finished": finished, "takeover": takeover, "tenmillion": tenMillion, "held": held, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
+	"definitions": definitions, "idle": idle, "finished": finished, "takeover": takeover, "tenmillion": tenMillion, "held": held, "lists": lists, "listsdb": lists, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
 }
 
 func print(l line) { _ = json.NewEncoder(os.Stdout).Encode(l) }

@@ -233,9 +233,9 @@ func one(name string, out func(line)) error {
 	var err error
 	if inDatabase[name] {
 		system += " " + *store
-		h, err = buildOn(ctx, *store)
+		h, err = buildOn(ctx, *store, name == "listsdb")
 	} else {
-		h, err = build(ctx, setup{memory: *memory, auth: name == "tenants"})
+		h, err = build(ctx, setup{memory: *memory, auth: name == "tenants", filling: name == "lists"})
 	}
 	if err != nil {
 		return err
