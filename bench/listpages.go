@@ -39,6 +39,9 @@ func lists(ctx context.Context, h *fixture) (map[string]float64, error) {
 	}
 	var slow []string
 	for _, name := range slices.Sorted(maps.Keys(paths)) {
+		if !strings.Contains(name, *only) {
+			continue
+		}
 		took, err := h.looks(paths[name])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)

@@ -25,6 +25,7 @@
 //	go run . tenants     one tenant's ten runs a second, alone and while another one enqueues a million
 //	go run . flooded     one app's ten runs a second while another one enqueues 200,000 at once
 //	go run . pages       how fast pages are with a million finished runs, and what 200 dashboards cost
+//	go run . lists       every page and list with ten million finished runs; listsdb: in a database
 //	go run . definitions a million recurring jobs: to register, to keep, to start again with
 //	go run . idle        what the server costs with 100,000 jobs of which none is due
 //	go run . finished    ten million finished runs: what they weigh, and whether the last are as fast as the first
@@ -61,6 +62,7 @@ var (
 	times       = flag.Int("rounds", 3, "peers: how many turns each has")
 	length      = flag.Duration("for", time.Hour, "soak: how long")
 	pace        = flag.Int("rate", 0, "soak: runs a second; 0 = half of what goes through just before")
+	only        = flag.String("pages", "", "lists: only pages with this in their names")
 	workerCount = flag.Int("workers", 1, "peers: worker processes")
 )
 
