@@ -17,6 +17,9 @@ import (
 // inDatabase are the scenarios whose server has its rows in a database, by default in PostgreSQL.
 var inDatabase = map[string]bool{"takeover": true, "tenmillion": true, "held": true, "listsdb": true}
 
+// filled are the scenarios whose store is filled before the server starts.
+var filled = map[string]bool{"lists": true, "listsdb": true}
+
 // buildOn starts a database, and a server that has its rows there.
 func buildOn(ctx context.Context, kind string, filling bool) (*fixture, error) {
 	dir, err := os.MkdirTemp("", "bench")

@@ -58,9 +58,10 @@ func lists(ctx context.Context, h *fixture) (map[string]float64, error) {
 	return figures, nil
 }
 
-// looks reads a page 100 times, or fewer if that takes long.
+// looks reads a page 100 times, or fewer if that takes long or if there is little to read.
 func (h *fixture) looks(path string) (took []time.Duration, err error) {
-	for begin := time.Now(); len(took) < 100 && (len(took) < 5 || time.Since(begin) < 4*time.Second); {
+	most := min(100, max(3, h.past.finished/1000))
+	for begin := time.Now(); len(took) < most && (len(took) < 5 || time.Since(begin) < 4*time.Second); {
 		one, err := h.look(path, 1)
 		if err != nil {
 			return nil, err
@@ -114,7 +115,7 @@ func (h *fixture) listPaths() map[string]string {
 		"run": "/runs/" + child.String(), "run_children": "/runs/" + parent.String(), "workers": "/workers", "stats": "/stats", "forecast": "/forecast", "day": "/forecast/day",
 		"calendars": "/calendars", "alarms": "/alarms", "alarms_deep": "/alarms?before=500", "cluster": "/cluster", "settings": "/settings", "audit": "/audit", "audit_deep": "/audit?before=10000",
 		"audit_actor": "/audit?actor=person%3Anobody", "audit_target": "/audit?target=" + url.QueryEscape("job "+string(first.Key)), "tenants": "/tenants", "tenant": "/tenants/tenant-0", "search": "/search?q=job-77",
-		"api_overview": "/api/v1/overview", "api_jobs": "/api/v1/jobs?limit=1000", "api_workers": "/api/v1/workers", "api_apps": "/api/v1/apps", "api_tenants": "/api/v1/tenants",
+		"api_overview": "/api/v1/overview", "api_jobs": "/api/v1/jobs?limit=1000", "api_workers": "/api/v1/workers", "api_apps": "/api/v1/apps", "api_tenants": "/api/v1/tenants?limit=1000", "api_tenants_all": "/api/v1/tenants",
 		"api_children": "/api/v1/runs/" + parent.String() + "/children", "api_tree": "/api/v1/runs/" + parent.String() + "/tree", "api_audit": "/api/v1/audit?limit=200", "api_audit_old": "/api/v1/audit?limit=200&since=1000",
 		"api_alarms": "/api/v1/alarms?limit=200", "api_missed": "/api/v1/jobs/" + string(h.past.of(1).Key) + "/missed?limit=1000", "api_forecast": "/api/v1/forecast", "api_calendars": "/api/v1/calendars",
 		"api_explain": "/api/v1/jobs/" + string(first.Key) + "/explain", "api_explain_run": "/api/v1/runs/" + child.String() + "/explain",
@@ -176,4 +177,31 @@ func (h *fixture) deeper(paths map[string]string) error {
 	}
 	paths["runs_deep"] = "/runs?state=Succeeded&cursor=" + url.QueryEscape(next)
 	return nil
+}
+
+// lists shows how long each page and list took, with a column for each store.
+func (r results) lists(b *strings.Builder) {
+	some := slices.DeleteFunc(slices.Clone(r), func(l line) bool { return !strings.HasPrefix(l.Scenario, "lists") || len(l.Figures) == 0 })
+	if len(some) == 0 {
+		return
+	}
+	head, under, names := "| page, p50 / p99 ms |", "|---|", map[string]bool{}
+	for _, l := range some {
+		head, under = head+" "+l.System+" |", under+"---|"
+		fmt.Fprintf(b, "\n%s: %s finished runs, %s pages beyond %d ms p50 or %d ms p99; filled in %s s; the load of the machine was %.1f.", l.System, number3(l.Figures["finished"]), number3(l.Figures["slow"]), listHalf, listMost,
+			number3(l.Figures["filled_s"]), l.Load)
+		for name := range l.Figures {
+			if page, ok := strings.CutSuffix(name, "_p50_ms"); ok {
+				names[page] = true
+			}
+		}
+	}
+	fmt.Fprintf(b, "\n\n%s\n%s\n", head, under)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		fmt.Fprintf(b, "| %s |", name)
+		for _, l := range some {
+			fmt.Fprintf(b, " %s / %s |", number3(l.Figures[name+"_p50_ms"]), number3(l.Figures[name+"_p99_ms"]))
+		}
+		b.WriteString("\n")
+	}
 }

@@ -7,6 +7,7 @@
 //	go run . full        everything, in about an hour and a half; writes docs/benchmarks-tables.md
 //	go run . full peers  one part of it, within a quarter of an hour; the other parts keep what was measured before
 //	go run . databases   rows in PostgreSQL and MariaDB, beside River, in 15 minutes; writes docs/benchmarks-tables.md
+//	go run . history     every page and list with ten million finished runs, in 20 minutes; writes docs/benchmarks-tables.md
 //	go run . peers       -systems "carillon,river tuned" -measures x1,second1000 -rounds 3
 //	go run . soak        half of the peak load for an hour or -for: what grows; writes docs/benchmarks-tables.md
 //	go run . table full  writes docs/benchmarks-tables.md from the lines of earlier runs
@@ -25,7 +26,7 @@
 //	go run . tenants     one tenant's ten runs a second, alone and while another one enqueues a million
 //	go run . flooded     one app's ten runs a second while another one enqueues 200,000 at once
 //	go run . pages       how fast pages are with a million finished runs, and what 200 dashboards cost
-//	go run . lists       every page and list with ten million finished runs; listsdb: in a database
+//	go run . lists       every page and list with ten million finished runs; listsdb: of a database
 //	go run . definitions a million recurring jobs: to register, to keep, to start again with
 //	go run . idle        what the server costs with 100,000 jobs of which none is due
 //	go run . finished    ten million finished runs: what they weigh, and whether the last are as fast as the first
@@ -106,7 +107,7 @@ func begin() error {
 		return fmt.Errorf("flag %s comes after %s and would be ignored: give flags first", names[i], names[0])
 	}
 	switch names[0] {
-	case "short", "full", "databases":
+	case "short", "full", "databases", "history":
 		return campaign(names[0], names[1:])
 	case "peers":
 		return profiled("client", func() error { return turns{*among, *which, *times, []int{*workerCount}}.play(print) })
