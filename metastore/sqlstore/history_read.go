@@ -211,8 +211,8 @@ func narrowing(d *dialect, q *metastore.RunQuery) (c conditions) {
 	if kernel.ValidState(q.State) {
 		c.add("state = ?", q.State.String())
 	}
-	if n := strings.IndexAny(q.Match, `*?[\`); n > 0 {
-		c.add("LEFT(job, "+strconv.Itoa(len([]rune(q.Match[:n])))+") = ?", q.Match[:n])
+	if n := strings.IndexAny(q.Match, `*?[\`); n > 0 && isASCII(q.Match[:n]) {
+		c.add("LEFT(job, "+strconv.Itoa(n)+") = ?", q.Match[:n])
 	}
 	if q.Jobs != nil && len(q.Jobs) <= fewJobs {
 		list := []string{"''"} // for a list of none
