@@ -222,6 +222,11 @@ func narrowing(d *dialect, q *metastore.RunQuery) (c conditions) {
 		}
 		c.parts = append(c.parts, "job IN ("+strings.Join(list, ", ")+")")
 	}
+	for _, a := range q.Args { // as Matches looks first
+		if a.Value != "" && !strings.ContainsRune(a.Value, utf8.RuneError) {
+			c.add("(POSITION(? IN args) > 0 OR POSITION(? IN args) > 0)", plain(a.Value), `\`)
+		}
+	}
 	if inColumns(q.To) {
 		c.add("created_at <= "+d.instant, q.To.UnixNano())
 	}
