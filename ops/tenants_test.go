@@ -10,13 +10,13 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-// crew counts how often the workers are listed, of which tenant.
-type crew struct {
+// listing counts how often the workers are listed, of which tenant.
+type listing struct {
 	members
 	asked []jobs.Tenant
 }
 
-func (c *crew) Workers(t jobs.Tenant) []ops.Worker {
+func (c *listing) Workers(t jobs.Tenant) []ops.Worker {
 	c.asked = append(c.asked, t)
 	return c.workers
 }
@@ -27,7 +27,7 @@ func TestTenantsHavePages(t *testing.T) {
 	for i := range 25 {
 		d.apply(kernel.SetTenant{Name: jobs.Tenant(fmt.Sprintf("t%02d", i)), Create: true})
 	}
-	live := &crew{}
+	live := &listing{}
 	for i := range 7 {
 		live.workers = append(live.workers, ops.Worker{WorkerInfo: bus.WorkerInfo{Tenant: []jobs.Tenant{"t03", "t24"}[i%2], Name: fmt.Sprint("w", i)}})
 	}
