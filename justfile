@@ -68,7 +68,7 @@ chaos:
     bin/chaos -store postgres -triggering distributed -for 15m -least-faults 100 -least-dues 20000
     bin/chaos -store mariadb -for 30m -least-faults 200 -least-dues 40000
 
-# write docs/benchmarks-tables.md in five minutes, with River and asynq; or run one scenario: batch http latency delayed onekey heap flood pages
+# write docs/benchmarks-tables.md in five minutes, with River and asynq; or run one scenario: batch http latency delayed onekey heap flood pages lists
 bench *scenarios="short":
     cd bench && go build -o ../bin/bench . && ../bin/bench {{scenarios}}
 

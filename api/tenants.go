@@ -127,8 +127,12 @@ func (a *API) routeTenants() {
 	tags := []string{"tenants"}
 	register(a, ops.Admin, huma.Operation{OperationID: "list-tenants", Method: http.MethodGet, Path: "/tenants", Tags: tags, Summary: "List tenants by name",
 		Description: "This and all other requests about tenants are for administrators of the server: admins of the default tenant, which is not listed."},
-		func(ctx context.Context, _ *none) (*struct{ Body tenantList }, error) {
-			list, err := a.ops.Tenants(ctx, who(ctx))
+		func(ctx context.Context, in *struct {
+			Q     string `query:"q" maxLength:"200" doc:"Part of the name or the title."`
+			After string `query:"after" maxLength:"200" doc:"Names after this one."`
+			Limit int    `query:"limit" minimum:"0" maximum:"1000" doc:"0 = all."`
+		}) (*struct{ Body tenantList }, error) {
+			list, _, err := a.ops.Tenants(ctx, who(ctx), ops.TenantQuery{Text: in.Q, After: jobs.Tenant(in.After), Limit: in.Limit})
 			if err != nil {
 				return nil, err
 			}

@@ -15,10 +15,13 @@ import (
 )
 
 // inDatabase are the scenarios whose server has its rows in a database, by default in PostgreSQL.
-var inDatabase = map[string]bool{"takeover": true, "tenmillion": true, "held": true}
+var inDatabase = map[string]bool{"takeover": true, "tenmillion": true, "held": true, "listsdb": true}
+
+// filled are the scenarios whose store is filled before the server starts.
+var filled = map[string]bool{"lists": true, "listsdb": true}
 
 // buildOn starts a database, and a server that has its rows there.
-func buildOn(ctx context.Context, kind string) (*fixture, error) {
+func buildOn(ctx context.Context, kind string, filling bool) (*fixture, error) {
 	dir, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return nil, err
@@ -30,7 +33,7 @@ func buildOn(ctx context.Context, kind string) (*fixture, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	h, err := build(ctx, setup{store: db.url.String(), db: db})
+	h, err := build(ctx, setup{store: db.url.String(), db: db, filling: filling})
 	if err != nil {
 		db.stop()
 		return nil, errors.Join(err, os.RemoveAll(dir))

@@ -43,6 +43,8 @@ type fixture struct {
 	client  *client.Client
 	token   string       // with which the server is asked; "" = it requires none
 	pushes  atomic.Int64 // messages of pushes, once they are counted
+	past    *archived    // what the store was filled with
+	filled  time.Duration
 
 	looked sync.WaitGroup // looks of the server at itself
 
@@ -58,6 +60,7 @@ type setup struct {
 	nodes    int     // of a cluster; 0 = one server alone
 	auth     bool    // the server requires tokens
 	db       *server // the database, if it is the fixture's own; nil = there is none
+	filling  bool    // the store is filled before the server starts
 }
 
 // build starts a server.
@@ -72,6 +75,12 @@ func build(ctx context.Context, on setup) (*fixture, error) {
 	}
 	h := &fixture{dir: dir, program: program, setup: on, starts: map[jobs.ID]time.Time{}}
 	h.nats, h.http = freeAddress(), freeAddress()
+	if on.filling {
+		if err := h.fill(ctx); err != nil {
+			h.close()
+			return nil, err
+		}
+	}
 	if on.external {
 		if err := h.serveNATS(ctx); err != nil {
 			h.close()
@@ -158,7 +167,7 @@ func (h *fixture) serve(ctx context.Context) error {
 	}
 	h.server = exec.CommandContext(ctx, h.program, args...)
 	h.server.Env, h.server.SysProcAttr = append(os.Environ(), "CARILLON_LOG_LEVEL=warn", "CARILLON_LIMITS_JOBS_PER_APP=1000000"), bound()
-	if h.db != nil {
+	if h.db != nil || h.filling {
 		h.server.Env = append(h.server.Env, "CARILLON_RETENTION_BYTES=0") // ten million runs are more than the default
 	}
 	if *verbose {

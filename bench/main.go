@@ -7,6 +7,7 @@
 //	go run . full        everything, in about an hour and a half; writes docs/benchmarks-tables.md
 //	go run . full peers  one part of it, within a quarter of an hour; the other parts keep what was measured before
 //	go run . databases   rows in PostgreSQL and MariaDB, beside River, in 15 minutes; writes docs/benchmarks-tables.md
+//	go run . history     every page and list with ten million finished runs, in 20 minutes; writes docs/benchmarks-tables.md
 //	go run . peers       -systems "carillon,river tuned" -measures x1,second1000 -rounds 3
 //	go run . soak        half of the peak load for an hour or -for: what grows; writes docs/benchmarks-tables.md
 //	go run . table full  writes docs/benchmarks-tables.md from the lines of earlier runs
@@ -25,6 +26,7 @@
 //	go run . tenants     one tenant's ten runs a second, alone and while another one enqueues a million
 //	go run . flooded     one app's ten runs a second while another one enqueues 200,000 at once
 //	go run . pages       how fast pages are with a million finished runs, and what 200 dashboards cost
+//	go run . lists       every page and list with ten million finished runs; listsdb: of a database
 //	go run . definitions a million recurring jobs: to register, to keep, to start again with
 //	go run . idle        what the server costs with 100,000 jobs of which none is due
 //	go run . finished    ten million finished runs: what they weigh, and whether the last are as fast as the first
@@ -61,6 +63,7 @@ var (
 	times       = flag.Int("rounds", 3, "peers: how many turns each has")
 	length      = flag.Duration("for", time.Hour, "soak: how long")
 	pace        = flag.Int("rate", 0, "soak: runs a second; 0 = half of what goes through just before")
+	only        = flag.String("pages", "", "lists: only pages with this in their names")
 	workerCount = flag.Int("workers", 1, "peers: worker processes")
 )
 
@@ -104,7 +107,7 @@ func begin() error {
 		return fmt.Errorf("flag %s comes after %s and would be ignored: give flags first", names[i], names[0])
 	}
 	switch names[0] {
-	case "short", "full", "databases":
+	case "short", "full", "databases", "history":
 		return campaign(names[0], names[1:])
 	case "peers":
 		return profiled("client", func() error { return turns{*among, *which, *times, []int{*workerCount}}.play(print) })
@@ -134,7 +137,7 @@ func begin() error {
 var scenarios = map[string]func(context.Context, *fixture) (map[string]float64, error){
 	"batch": batch, "latency": latency, "delayed": delayed, "flood": flood, "heap": heap, "onekey": onekey, "pages": pages,
 	"uneven": uneven, "deadhost": deadHost, "flooded": flooded, "tenants": tenantsFlooded,
-	"definitions": definitions, "idle": idle, "finished": finished, "takeover": takeover, "tenmillion": tenMillion, "held": held, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
+	"definitions": definitions, "idle": idle, "finished": finished, "takeover": takeover, "tenmillion": tenMillion, "held": held, "lists": lists, "listsdb": lists, "http": httpJobs, "sizes": sizes, "payloads": payloads, "backlog": backlog,
 }
 
 func print(l line) { _ = json.NewEncoder(os.Stdout).Encode(l) }

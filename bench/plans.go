@@ -35,7 +35,8 @@ var plans = map[string][]part{
 	"short": {
 		{name: "short", turns: []turns{{"carillon,river tuned,asynq tuned", "batch,x16,latency200,delayed", 3, single}}, alone: []string{"onekey", "heap"}},
 	},
-	"soak": {{name: "soak"}},
+	"soak":    {{name: "soak"}},
+	"history": {{name: "history", alone: []string{"lists", "listsdb"}}},
 	"databases": {{name: "databases", turns: []turns{
 		{"carillon postgres,carillon replicas,carillon mariadb,river tuned", "batch,x1,x16,latency200,delayed", 3, single},
 	}, alone: []string{"takeover", "tenmillion"}}},
@@ -187,7 +188,7 @@ func choose(plan string, names []string) ([]part, error) {
 
 // command is what one types to play a part of a plan.
 func command(plan, part string) string {
-	text := map[string]string{"short": "just bench", "full": "just bench-full", "databases": "just bench databases"}[plan]
+	text := map[string]string{"short": "just bench", "full": "just bench-full", "databases": "just bench databases", "history": "just bench history"}[plan]
 	if len(plans[plan]) > 1 {
 		text += " " + part
 	}
@@ -233,9 +234,9 @@ func one(name string, out func(line)) error {
 	var err error
 	if inDatabase[name] {
 		system += " " + *store
-		h, err = buildOn(ctx, *store)
+		h, err = buildOn(ctx, *store, filled[name])
 	} else {
-		h, err = build(ctx, setup{memory: *memory, auth: name == "tenants"})
+		h, err = build(ctx, setup{memory: *memory, auth: name == "tenants", filling: filled[name]})
 	}
 	if err != nil {
 		return err

@@ -106,6 +106,7 @@ func (r results) part(b *strings.Builder, where string) string {
 	r.workerTable(b)
 	r.curves(b)
 	r.alone(b)
+	r.lists(b)
 	r.trends(b)
 	r.failures(b)
 	return where
@@ -198,7 +199,7 @@ func (r results) workerTable(b *strings.Builder) {
 func (r results) alone(b *strings.Builder) {
 	var rows strings.Builder
 	for _, l := range r {
-		if l.Round > 0 || l.Run != nil || l.Failed != "" || len(l.Trends) > 0 {
+		if strings.HasPrefix(l.Scenario, "lists") || l.Round > 0 || l.Run != nil || l.Failed != "" || len(l.Trends) > 0 {
 			continue
 		}
 		var figures []string

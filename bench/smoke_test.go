@@ -140,6 +140,7 @@ func TestDatabases(t *testing.T) {
 	}{
 		"takeover":   {"mariadb", []string{"warm_enqueues_s", "cold_enqueues_s"}},
 		"held":       {"mariadb", []string{"before_p99_ms", "held_p99_ms"}},
+		"listsdb":    {"postgres", []string{"runs_all_p50_ms", "tenants_p99_ms", "filled_s"}},
 		"tenmillion": {"postgres", []string{"before_jobs_per_s", "after_jobs_per_s", "bytes_per_row"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestDatabases(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
-			h, err := buildOn(ctx, c.kind)
+			h, err := buildOn(ctx, c.kind, filled[name])
 			if err != nil {
 				t.Fatal(err)
 			}

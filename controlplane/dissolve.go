@@ -10,10 +10,15 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// How often tenants are looked for that are still to be deleted: while the archive has something of one, soon again.
 const (
+	// dissolveEvery is how often tenants are looked for that are still to be deleted.
 	dissolveEvery = time.Minute
-	dissolveAgain = time.Second
+	// dissolveRows is how long after its jobs a tenant's other rows are deleted: caches and tables of jobs, which follow
+	// changes, have followed by then.
+	dissolveRows = 750 * time.Millisecond
+	// While something of a tenant is left, it is looked at again after dissolveFirst, and then less and less often.
+	dissolveFirst = 100 * time.Millisecond
+	dissolveMost  = time.Second
 )
 
 // dissolve deletes the rows of deleted tenants, in small commits.
@@ -21,9 +26,10 @@ func (cp *ControlPlane) dissolve(ctx context.Context) error {
 	timer := time.NewTimer(dissolveEvery) // set anew before each wait
 	defer timer.Stop()
 	d := cp.duty("dissolve")
-	for {
+	jobless := map[jobs.Tenant]time.Time{} // when the last job of a tenant was deleted
+	for again := dissolveFirst; ; {
 		d.begin()
-		left, err := cp.dissolveAll(ctx)
+		left, err := cp.dissolveAll(ctx, jobless)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -33,20 +39,22 @@ func (cp *ControlPlane) dissolve(ctx context.Context) error {
 		if err := d.end(err); err != nil {
 			return err
 		}
-		if timer.Reset(dissolveEvery); left {
-			timer.Reset(dissolveAgain)
+		if timer.Reset(dissolveEvery); left || err != nil {
+			timer.Reset(again)
 		}
 		select {
 		case <-timer.C:
+			again = min(again+dissolveFirst, dissolveMost)
 		case <-cp.dissolving:
+			again = dissolveFirst
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-// dissolveAll reports whether a tenant is left of which the archive has something.
-func (cp *ControlPlane) dissolveAll(ctx context.Context) (left bool, err error) {
+// dissolveAll reports whether something of a tenant is left.
+func (cp *ControlPlane) dissolveAll(ctx context.Context, jobless map[jobs.Tenant]time.Time) (left bool, err error) {
 	tenants, err := cp.cfg.Store.Tenants(ctx)
 	if err != nil {
 		return false, err
@@ -55,32 +63,30 @@ func (cp *ControlPlane) dissolveAll(ctx context.Context) (left bool, err error) 
 		if !g.Tenancy.Deleted.On {
 			continue
 		}
-		began := time.Now()
-		gone, err := cp.dissolveOne(ctx, g.Tenant)
+		gone, err := cp.dissolveOne(ctx, g.Tenant, jobless)
 		if err != nil {
 			return left, err
 		}
 		if left = left || !gone; gone {
-			cp.log.Info("a tenant is deleted", "tenant", g.Tenant, "actor", g.Tenancy.Deleted.By, "took", time.Since(began))
+			delete(jobless, g.Tenant)
+			cp.log.Info("a tenant is deleted", "tenant", g.Tenant, "actor", g.Tenancy.Deleted.By, "took", cp.cfg.Clock.Now().Sub(g.Tenancy.Deleted.At))
 		}
 	}
 	return left, nil
 }
 
-// dissolveOne deletes the rows of a tenant: the jobs as such, then, in another pass, so that caches and tables of jobs
-// have followed, all rows. It is gone when the archive has nothing of it either: until then a new tenant of that name
-// could see it.
-func (cp *ControlPlane) dissolveOne(ctx context.Context, tenant jobs.Tenant) (gone bool, err error) {
-	deleted := false
+// dissolveOne deletes the rows of a tenant: the jobs as such, and then, in a later pass, all rows. It is gone when the
+// archive has nothing of it either: until then a new tenant of that name could see it.
+func (cp *ControlPlane) dissolveOne(ctx context.Context, tenant jobs.Tenant, jobless map[jobs.Tenant]time.Time) (gone bool, err error) {
 	err = metastore.EachDefinition(ctx, cp.cfg.Store, tenant, func(part []*kernel.Definition) error {
-		deleted = deleted || len(part) > 0
 		batch := make([]kernel.Envelope, len(part))
 		for i, d := range part {
 			batch[i] = cp.envelope(tenant, kernel.Delete{Key: d.Key})
 		}
+		jobless[tenant] = time.Now()
 		return cp.done(ctx, batch)
 	})
-	if err != nil || deleted {
+	if err != nil || time.Since(jobless[tenant]) < dissolveRows {
 		return false, err
 	}
 	for {

@@ -222,3 +222,35 @@ func TestADeletedTenantIsGone(t *testing.T) {
 		}
 	})
 }
+
+// A tenant with few rows is gone soon after it was deleted.
+func TestASmallTenantIsGoneSoon(t *testing.T) {
+	forgetting(t, func(h *fixture) {
+		acme := in{h, "acme"}
+		h.must(kernel.SetTenant{Name: "acme", Create: true})
+		stop := acme.worker("w", quick("job"))
+		acme.create(50, "job")
+		time.Sleep(10 * time.Second)
+		if r := acme.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "job", Delay: time.Hour}); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		h.must(kernel.SuspendTenant{Name: "acme", On: true})
+		time.AfterFunc(700*time.Millisecond, func() { _ = stop() })
+		h.must(kernel.DeleteTenant{Name: "acme"})
+		began := time.Now()
+		for range 30_000 { // 5 minutes
+			list, err := h.store.Tenants(h.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(list) == 0 {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+			synctest.Wait()
+		}
+		if took := time.Since(began); took >= 2*time.Second {
+			t.Errorf("it took %s, want less than 2s", took)
+		}
+	})
+}

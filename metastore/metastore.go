@@ -160,6 +160,7 @@ type RunQuery struct {
 	Args   []Arg      // with all of these arguments
 	From   time.Time  // created at or after
 	To     time.Time  // created before
+	Ended  bool       // only those that ended
 	Cursor string     // Page.Next of the page before
 	Limit  int        // 1 to MaxPage; 0 = 50
 }

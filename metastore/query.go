@@ -1,10 +1,12 @@
 package metastore
 
 import (
+	"bytes"
 	"context"
 	"path"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -63,13 +65,19 @@ func (q *RunQuery) Matches(run *kernel.Run) bool {
 		(q.Jobs == nil || among(q.Jobs, run.Key)) &&
 		(q.From.IsZero() || !run.Created.Before(q.From)) &&
 		(q.To.IsZero() || run.Created.Before(q.To)) &&
-		!slices.ContainsFunc(q.Args, func(a Arg) bool { return kernel.ArgAt(run.Args, a.Path) != a.Value })
+		!slices.ContainsFunc(q.Args, func(a Arg) bool { return !a.mayBeIn(run.Args) || kernel.ArgAt(run.Args, a.Path) != a.Value })
 }
 
 // Arg selects runs by an argument: its value, as text.
 type Arg struct {
 	Path  string `json:"path"` // such as customer.id
 	Value string `json:"value"`
+}
+
+// mayBeIn reports whether JSON has the value anywhere: mostly it has not, and need not be parsed. A value may be written
+// otherwise only with a backslash, or as invalid text.
+func (a *Arg) mayBeIn(args []byte) bool {
+	return bytes.Contains(args, []byte(a.Value)) || bytes.IndexByte(args, '\\') >= 0 || strings.ContainsRune(a.Value, utf8.RuneError)
 }
 
 // ParseArg reads an Arg such as args.customer.id = c7; "args." may be missing.

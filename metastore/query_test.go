@@ -82,3 +82,19 @@ func TestWalksInParts(t *testing.T) {
 		t.Errorf("%d jobs are counted, %v", c.Jobs, err)
 	}
 }
+
+// A search by an argument finds the value however it is written.
+func TestMatchesArguments(t *testing.T) {
+	for _, c := range []struct {
+		args, value string
+		want        bool
+	}{
+		{`{"a":"c7"}`, "c7", true}, {`{"a": "c7"}`, "c8", false}, {`{"a":"\u00637"}`, "c7", true}, {`{"a":"x\/y"}`, "x/y", true}, {`{"a":7}`, "7", true},
+		{`{"a":1.50}`, "1.50", true}, {`{"b":"c7"}`, "c7", false}, {`{"a":true}`, "true", true}, {`{"a":"é"}`, "é", true}, {"{\"a\":\"\xff\"}", "\uFFFD", true}, {``, "c7", false},
+	} {
+		q := metastore.RunQuery{Args: []metastore.Arg{{Path: "a", Value: c.value}}}
+		if got := q.Matches(&kernel.Run{Args: []byte(c.args)}); got != c.want {
+			t.Errorf("%s with %q: %v", c.args, c.value, got)
+		}
+	}
+}

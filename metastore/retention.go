@@ -38,6 +38,10 @@ type Retainer interface {
 // ErrNotWhole is returned when nothing was purged because rows are missing that may define what is kept.
 var ErrNotWhole = errors.New("nothing is purged before the rows are complete")
 
+// nothing is after now a time that a tenant's runs are purged up to while the tenant is deleted, those included that a
+// store writes later than they ended.
+const nothing = 24 * time.Hour
+
 // KeptBy returns what is kept at a time, by the rows of a store.
 func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, jobs.Key) (kernel.Kept, error) {
 	globals := map[jobs.Tenant]*kernel.Global{}
@@ -50,6 +54,9 @@ func KeptBy(ctx context.Context, rows Reader, now time.Time) func(jobs.Tenant, j
 				return kernel.Kept{}, err
 			}
 			globals[t] = g
+		}
+		if g.Tenancy.Deleted.On {
+			return kernel.Kept{Since: now.Add(nothing)}, nil
 		}
 		d, err := rows.Definition(ctx, t, key)
 		if errors.Is(err, jobs.NotFound) {

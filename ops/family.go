@@ -216,7 +216,8 @@ type Relative struct {
 	Depth int // distance from the root run
 }
 
-// Tree lists the family of a run: from the root run, each followed by its children. cut reports that there are more.
+// Tree lists the family of a run: from the root run, each followed by its children. If a run has more than the tree has
+// room for, those are listed without theirs. cut reports that there may be more.
 func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []Relative, cut bool, err error) {
 	if limit < 1 || limit > maxFamily {
 		return nil, false, kernel.Invalid("invalid number of runs %d: want 1 to %d", limit, maxFamily)
@@ -254,8 +255,16 @@ func (o *Ops) Tree(ctx context.Context, who Who, id jobs.ID, limit int) (tree []
 		if err != nil {
 			return err
 		}
-		cut = cut || page.Next != ""
+		wide := page.Next != "" || len(page.Runs) > limit-len(tree) // they fill the tree, and looking each of them up takes long
+		cut = cut || wide
 		for _, child := range slices.Backward(page.Runs) {
+			if wide {
+				if len(tree) < limit && !seen[child.ID] {
+					seen[child.ID] = true
+					tree = append(tree, Relative{child, depth + 1})
+				}
+				continue
+			}
 			if err := walk(child, depth+1); err != nil {
 				return err
 			}

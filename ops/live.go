@@ -11,7 +11,7 @@ import (
 // Live is the state that only the running parts know: workers, progress, the leader. A control plane implements it.
 // Nothing here is stored, and all of it may be a few seconds old.
 type Live interface {
-	// Workers lists the workers with recent heartbeats, by app and name. Tenant "" means the default one.
+	// Workers lists the workers with recent heartbeats, by app and name. Tenant "" means the default one, "*" all.
 	Workers(tenant jobs.Tenant) []Worker
 	// Attempt returns what workers reported about a live run beyond what is stored.
 	Attempt(tenant jobs.Tenant, run jobs.ID) (Attempt, bool)

@@ -118,7 +118,7 @@ func TestScopeIsEverywhere(t *testing.T) {
 		"Invite":          func() error { _, err := o.Invite(ctx, who); return err },
 		"RemoveNode":      func() error { return o.RemoveNode(ctx, who, "n") },
 		"Transfer":        func() error { return o.Transfer(ctx, who, "n") },
-		"Tenants":         func() error { _, err := o.Tenants(ctx, who); return err },
+		"Tenants":         func() error { _, _, err := o.Tenants(ctx, who, ops.TenantQuery{}); return err },
 		"Tenant":          func() error { _, err := o.Tenant(ctx, who, "x"); return err },
 		"Inside":          func() error { _, err := o.Inside(ctx, who, "x"); return err },
 		"CreateTenant":    func() error { _, _, err := o.CreateTenant(ctx, who, ops.NewTenant{Name: "x"}); return err },

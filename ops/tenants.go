@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"strings"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -33,22 +34,44 @@ func (w Who) administers() error {
 	return w.unlimited()
 }
 
-// Tenants lists the tenants that were created, by name.
-func (o *Ops) Tenants(ctx context.Context, who Who) ([]Tenant, error) {
+// TenantQuery selects tenants. Empty fields do not filter.
+type TenantQuery struct {
+	Text  string      // part of the name or the title
+	After jobs.Tenant // page: names after this one
+	Limit int         // 0 = all
+}
+
+func (q *TenantQuery) selects(g *kernel.Global) bool {
+	return g.Tenant > q.After && (q.Text == "" || strings.Contains(string(g.Tenant), q.Text) || strings.Contains(strings.ToLower(g.Tenancy.Title), strings.ToLower(q.Text)))
+}
+
+// Tenants lists the tenants that were created, by name, and reports whether there are more.
+func (o *Ops) Tenants(ctx context.Context, who Who, q TenantQuery) (list []Tenant, more bool, err error) {
 	if err := who.administers(); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	rows, err := o.store.Tenants(ctx)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	list := make([]Tenant, len(rows))
-	for i, g := range rows {
-		if list[i], err = o.tenant(ctx, g); err != nil {
-			return nil, err
+	workers := map[jobs.Tenant]int{}
+	for _, w := range o.live.Workers("*") { // each call walks all workers
+		workers[w.Tenant]++
+	}
+	for _, g := range rows {
+		if !q.selects(g) {
+			continue
 		}
+		if q.Limit > 0 && len(list) == q.Limit {
+			return list, true, nil
+		}
+		t, err := o.tenant(ctx, g, workers[g.Tenant])
+		if err != nil {
+			return nil, false, err
+		}
+		list = append(list, t)
 	}
-	return list, nil
+	return list, false, nil
 }
 
 // Tenant returns a tenant.
@@ -63,12 +86,12 @@ func (o *Ops) Tenant(ctx context.Context, who Who, name jobs.Tenant) (Tenant, er
 	if g.Tenancy.Since.IsZero() {
 		return Tenant{}, kernel.Refuse(jobs.NotFound, "there is no tenant %.60q", name)
 	}
-	return o.tenant(ctx, g)
+	return o.tenant(ctx, g, len(o.live.Workers(name)))
 }
 
-func (o *Ops) tenant(ctx context.Context, g *kernel.Global) (Tenant, error) {
+func (o *Ops) tenant(ctx context.Context, g *kernel.Global, workers int) (Tenant, error) {
 	counts, err := o.store.Counts(ctx, metastore.CountQuery{Tenant: g.Tenant})
-	return Tenant{Global: g, Live: counts.Live, Workers: len(o.live.Workers(g.Tenant))}, err
+	return Tenant{Global: g, Live: counts.Live, Workers: workers}, err
 }
 
 // CreateTenant creates a tenant, and returns a token for its first admin: only this call returns the text.
@@ -144,7 +167,7 @@ func (o *Ops) setTenant(ctx context.Context, who Who, k kernel.Command) (Tenant,
 	if err != nil {
 		return Tenant{}, err
 	}
-	t, err := o.tenant(ctx, effect.Global) // not read again: a deleted one may be gone by now
+	t, err := o.tenant(ctx, effect.Global, len(o.live.Workers(effect.Global.Tenant))) // not read again: a deleted one may be gone by now
 	return t, after(err)
 }
 

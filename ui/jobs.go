@@ -219,12 +219,16 @@ func (u *UI) begun(ctx context.Context, who ops.Who, key jobs.Key) ([]*kernel.Ru
 	}
 	list := page.Runs
 	if page.Next != "" && slices.ContainsFunc(list, waits) {
-		list = nil
-		for _, q.State = range slices.DeleteFunc(kernel.States(), waiting) {
+		q.Ended = true
+		if page, err = u.ops.Runs(ctx, who, q); err != nil {
+			return nil, err
+		}
+		list, q.Ended = page.Runs, false
+		for _, q.State = range slices.DeleteFunc(kernel.States(), func(s jobs.State) bool { return waiting(s) || s.Final() }) {
 			if page, err = u.ops.Runs(ctx, who, q); err != nil {
 				return nil, err
 			}
-			list = append(list, page.Runs...)
+			list = append(slices.Clip(list), page.Runs...)
 		}
 	}
 	list = slices.DeleteFunc(slices.Clone(list), waits)

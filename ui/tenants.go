@@ -3,6 +3,7 @@ package ui
 import (
 	"cmp"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,9 @@ import (
 type tenantsPage struct {
 	visitor
 	List  []tenantRow
+	Q     string // part of the name or the title
+	First string // paths of other pages of the list, or ""
+	Next  string
 	Form  tenantForm
 	Made  *madeToken
 	Fault string
@@ -68,12 +72,33 @@ func (u *UI) tenants(r *http.Request, v visitor) (answer, error) {
 	return u.tenantsAnswer(r, v, func(*tenantsPage) {})
 }
 
+// tenantRows is how many tenants a page lists.
+const tenantRows = 50
+
+// tenantsPath returns a page of the list.
+func tenantsPath(text string, after jobs.Tenant) string {
+	v := url.Values{}
+	for name, value := range map[string]string{"q": text, "after": string(after)} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	return "/tenants?" + v.Encode()
+}
+
 func (u *UI) tenantsAnswer(r *http.Request, v visitor, add func(*tenantsPage)) (answer, error) {
-	list, err := u.ops.Tenants(r.Context(), v.Who)
+	q := ops.TenantQuery{Text: strings.TrimSpace(r.URL.Query().Get("q")), After: jobs.Tenant(r.URL.Query().Get("after")), Limit: tenantRows}
+	list, more, err := u.ops.Tenants(r.Context(), v.Who, q)
 	if err != nil {
 		return answer{}, err
 	}
-	p := tenantsPage{visitor: v, Open: u.open}
+	p := tenantsPage{visitor: v, Open: u.open, Q: q.Text}
+	if q.After != "" {
+		p.First = tenantsPath(q.Text, "")
+	}
+	if more {
+		p.Next = tenantsPath(q.Text, list[len(list)-1].Global.Tenant)
+	}
 	for _, t := range list {
 		p.List = append(p.List, rowOf(t))
 	}

@@ -19,15 +19,18 @@ type workersPage struct {
 	Apps  []appWorkers
 	N     int
 	First string // a worker to begin with
+	After string // the page begins after this place
+	Next  string // the After of the next page, or ""
 }
 
 // appWorkers is the workers of an app.
 type appWorkers struct {
 	App     string
+	N       int // workers; the sums are of all of them
 	Running int
 	Drained int
-	Slots   int // of all of them; 0 = one of them has no limit
-	Workers []workerCard
+	Slots   int          // 0 = one of them has no limit
+	Workers []workerCard // those on this page
 }
 
 // workerCard is a worker with its runs.
@@ -47,7 +50,7 @@ type served struct {
 
 const (
 	workerRuns = 10
-	mostCards  = 200 // workers with their runs; only the others' numbers are shown
+	mostCards  = 100 // workers on a page
 )
 
 func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
@@ -62,17 +65,35 @@ func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
 		}
 	}
 	apps := map[string]*appWorkers{}
-	for i, w := range list {
+	p.After = r.URL.Query().Get("after")
+	shown := 0
+	for i, w := range list { // by app and name
 		app := apps[w.App]
 		if app == nil {
 			app = &appWorkers{App: w.App}
 			apps[w.App] = app
 		}
+		if app.N++; w.Slots == 0 || app.N > 1 && app.Slots == 0 {
+			app.Slots = 0
+		} else {
+			app.Slots += w.Slots
+		}
+		app.Running += w.Running
+		if w.Drained {
+			app.Drained++
+		}
+		if shown == mostCards {
+			p.Next = cmp.Or(p.Next, placeOf(list[i-1]))
+		}
+		if shown == mostCards || placeOf(w) <= p.After {
+			continue
+		}
+		shown++
 		card := workerCard{Worker: w}
 		for _, key := range slices.Sorted(maps.Keys(w.Keys)) {
 			card.Serves = append(card.Serves, served{key, w.Keys[key], w.Keys[key] < newest[key]})
 		}
-		if w.Running > 0 && i < mostCards {
+		if w.Running > 0 {
 			page, err := u.ops.Runs(ctx, v.Who, metastore.RunQuery{Worker: w.Name, State: jobs.Processing, Limit: workerRuns})
 			if err != nil {
 				return answer{}, err
@@ -80,25 +101,19 @@ func (u *UI) workers(r *http.Request, v visitor) (answer, error) {
 			card.Runs = u.runRows(page.Runs)
 		}
 		card.More = max(0, w.Running-len(card.Runs))
-		app.Running += w.Running
-		if w.Drained {
-			app.Drained++
-		}
 		app.Workers = append(app.Workers, card)
 	}
 	for _, app := range apps {
-		for _, w := range app.Workers {
-			if w.Slots == 0 {
-				app.Slots = 0
-				break
-			}
-			app.Slots += w.Slots
+		if len(app.Workers) > 0 {
+			p.Apps = append(p.Apps, *app)
 		}
-		p.Apps = append(p.Apps, *app)
 	}
 	slices.SortFunc(p.Apps, func(a, b appWorkers) int { return cmp.Compare(a.App, b.App) })
 	return answer{page: "workers", title: "Workers", data: p}, nil
 }
+
+// placeOf is a worker's place in the list, which a page begins after: by app and name, as such texts compare.
+func placeOf(w ops.Worker) string { return w.App + "\n" + w.Name }
 
 // drain drains a worker, or the workers of an app.
 func (u *UI) drain(verb func(context.Context, ops.Who, string, bool) ([]ops.Worker, error), on bool) handler {

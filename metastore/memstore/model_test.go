@@ -533,9 +533,10 @@ func (m *model) compareList(t *testing.T, e *Engine, d *dice) {
 	if d.IntN(4) == 0 {
 		q.To = m.now.Add(-time.Duration(d.IntN(60)) * time.Second)
 	}
+	q.Ended = d.IntN(4) == 0
 	var want []*kernel.Run
 	for _, run := range slices.Backward(m.live()) {
-		if run.Tenant == q.Tenant && q.Matches(run) {
+		if run.Tenant == q.Tenant && !q.Ended && q.Matches(run) {
 			want = append(want, run)
 		}
 	}

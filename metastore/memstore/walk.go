@@ -26,6 +26,9 @@ func (e *Engine) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page
 	if err != nil {
 		return metastore.Page{}, err
 	}
+	if q.Ended {
+		at.phase = phaseArchive
+	}
 	size := q.Size()
 	var page metastore.Page
 	if at.phase == phaseLive {

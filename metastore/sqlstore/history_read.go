@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -18,8 +19,15 @@ import (
 
 // Finished runs as rows, and the reads of them: those that wait to be written are in memory, and all others in the table.
 
-// mostRows is how many rows one query of a list may read.
-const mostRows = 20_000
+// How much a page of a list may read.
+const (
+	fewestRows = 64 // of the first query
+	moreRows   = 8  // times as many of each further one
+	longRows   = 4096
+	mostRows   = 20_000
+	mostTime   = 60 * time.Millisecond // then no further query begins
+	fewJobs    = 100                   // that a query names
+)
 
 // runColumns are the columns of finished runs, but for the time at which they were stored.
 var runColumns = []column{
@@ -102,43 +110,141 @@ func (h *history) List(ctx context.Context, q metastore.RunQuery) (page metastor
 	if len(waiting) > 0 {
 		below = min(below, waiting[0].number) // the table may have some of them already
 	}
-	where, args := []string{"tenant = ?", "number < ?"}, []any{string(q.Tenant), int64(below)}
-	switch { // by the best index: of those that the query names, the one with the fewest rows
-	case !q.Parent.IsZero():
-		where, args = append(where, "parent = ?"), append(args, h.dialect.uuid(q.Parent))
-	case kernel.ValidState(q.State) && q.State != jobs.Succeeded:
-		where, args = append(where, "state = ?", "state <> 'Succeeded'"), append(args, q.State.String())
-	case q.Job != "":
-		where, args = append(where, "job = ?"), append(args, string(q.Job))
+	return h.table(ctx, &w, below)
+}
+
+// table continues a walk in the table, below a number. Each query reads more rows than the one before: a driver reads
+// all rows of a query, even if the first few complete the page.
+func (h *history) table(ctx context.Context, w *walk, below uint64) (metastore.Page, error) {
+	from, narrow := indexed(h.dialect, w.q), narrowing(h.dialect, w.q)
+	most, began := fewestRows, time.Now()
+	for ; most <= w.size; most *= moreRows {
 	}
-	rows, err := h.db.QueryContext(ctx, h.dialect.ask("SELECT number, body FROM carillon_runs WHERE "+strings.Join(where, " AND ")+" ORDER BY number DESC LIMIT ?"), append(args, mostRows)...)
-	looked, ended := 0, time.Time{}
-	err = each(rows, err, func(scan func(...any) error) error {
-		var number uint64
+	for looked := 0; ; most = min(most*moreRows, longRows, mostRows-looked) {
+		query := "SELECT number, body FROM carillon_runs WHERE " + from.text() + " AND number < ? ORDER BY number DESC LIMIT " + strconv.Itoa(most)
+		args := append(slices.Clone(from.args), int64(below))
+		if len(narrow.parts) > 0 { // the body of a row that is not wanted is not sent; its number is how far the walk came
+			query = strings.Replace(query, "body", "CASE WHEN "+narrow.text()+" THEN body END", 1)
+			args = append(slices.Clone(narrow.args), args...)
+		}
+		rows, err := h.db.QueryContext(ctx, h.dialect.ask(query), args...)
+		found := 0
+		err = each(rows, err, func(scan func(...any) error) error {
+			var body []byte
+			if err := scan(&below, &body); err != nil {
+				return err
+			}
+			if found++; body == nil {
+				w.last = below
+				return nil
+			}
+			run, err := decodeRun(body)
+			if err == nil && w.over(below, run) {
+				err = errEnough
+			}
+			return err
+		})
+		looked += found
+		switch {
+		case errors.Is(err, errEnough), err == nil && found < most:
+			return w.page, nil
+		case err != nil:
+			return metastore.Page{}, h.failed("list finished runs", err)
+		case looked >= mostRows || time.Since(began) > mostTime:
+			return w.page, h.cut(ctx, w)
+		}
+	}
+}
+
+// cut ends a walk early, at the last row that was read.
+func (h *history) cut(ctx context.Context, w *walk) error {
+	w.page.Next = strconv.FormatUint(w.last, 36)
+	return h.query(ctx, "list finished runs", func(scan func(...any) error) error {
 		var body []byte
-		if err := scan(&number, &body); err != nil {
+		if err := scan(&body); err != nil {
 			return err
 		}
 		run, err := decodeRun(body)
-		if err != nil {
-			return err
+		if err == nil {
+			w.page.Searched = run.Ended
 		}
-		if looked++; w.over(number, run) {
-			return errEnough
-		}
-		ended = run.Ended
-		return nil
-	})
-	switch {
-	case errors.Is(err, errEnough):
-		return w.page, nil
-	case err != nil:
-		return metastore.Page{}, h.failed("list finished runs", err)
-	case looked == mostRows:
-		w.page.Next, w.page.Searched = strconv.FormatUint(w.last, 36), ended
-	}
-	return w.page, nil
+		return err
+	}, "SELECT body FROM carillon_runs WHERE tenant = ? AND number = ?", string(w.q.Tenant), int64(w.last))
 }
+
+// conditions are joined by AND.
+type conditions struct {
+	parts []string
+	args  []any
+}
+
+func (c *conditions) add(part string, args ...any) {
+	c.parts, c.args = append(c.parts, part), append(c.args, args...)
+}
+
+func (c *conditions) text() string { return strings.Join(c.parts, " AND ") }
+
+// indexed is what a query selects by the best index: of those that it names, the one with the fewest rows.
+func indexed(d *dialect, q *metastore.RunQuery) (c conditions) {
+	c.add("tenant = ?", string(q.Tenant))
+	failed := kernel.ValidState(q.State) && q.State != jobs.Succeeded
+	switch {
+	case !q.Parent.IsZero():
+		c.add("parent = ?", d.uuid(q.Parent))
+	case q.Job != "":
+		if c.add("job = ?", string(q.Job)); failed {
+			c.add("state <> 'Succeeded'")
+		}
+	case failed:
+		c.add("state = ? AND state <> 'Succeeded'", q.State.String())
+	}
+	return c
+}
+
+// narrowing is what else a query selects, as far as columns show it: rows that do not fit are not wanted.
+func narrowing(d *dialect, q *metastore.RunQuery) (c conditions) {
+	for _, of := range []struct{ column, value string }{{"job", string(q.Job)}, {"app", q.App}, {"worker", q.Worker}, {"code", q.Code}} {
+		if of.value != "" {
+			c.add(of.column+" = ?", plain(of.value))
+		}
+	}
+	if kernel.ValidState(q.State) {
+		c.add("state = ?", q.State.String())
+	}
+	if n := strings.IndexAny(q.Match, `*?[\`); n > 0 && isASCII(q.Match[:n]) {
+		c.add("LEFT(job, "+strconv.Itoa(n)+") = ?", q.Match[:n])
+	}
+	if q.Jobs != nil && len(q.Jobs) <= fewJobs {
+		list := []string{"''"} // for a list of none
+		for _, key := range q.Jobs {
+			list = append(list, "?")
+			c.args = append(c.args, string(key))
+		}
+		c.parts = append(c.parts, "job IN ("+strings.Join(list, ", ")+")")
+	}
+	for _, a := range q.Args { // as Matches looks first
+		if a.Value != "" && !strings.ContainsRune(a.Value, utf8.RuneError) {
+			c.add("(POSITION(? IN args) > 0 OR POSITION(? IN args) > 0)", plain(a.Value), `\`)
+		}
+	}
+	if inColumns(q.To) {
+		c.add("created_at <= "+d.instant, q.To.UnixNano())
+	}
+	if inColumns(q.From) { // a row that ends the walk is wanted, too: see RunQuery.Past
+		c.add("created_at >= "+d.instant, q.From.Truncate(time.Microsecond).UnixNano())
+		c.parts = []string{"(" + c.text() + " OR ended_at < " + d.instant + " AND state IN ('Succeeded', 'Skipped'))"}
+		c.args = append(c.args, q.From.UnixNano())
+	}
+	return c
+}
+
+// isASCII reports whether bytes are characters, too: databases count one or the other.
+func isASCII(s string) bool {
+	return strings.IndexFunc(s, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+}
+
+// inColumns reports whether every database has such a time.
+func inColumns(t time.Time) bool { return t.Year() >= 1970 && t.Year() < 2200 }
 
 // walk fills a page.
 type walk struct {

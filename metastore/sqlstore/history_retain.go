@@ -137,7 +137,7 @@ func (h *history) purge(ctx context.Context, r metastore.Retention) (dropped int
 		if err != nil {
 			return dropped, err
 		}
-		if last := r.Now.Add(-repeated); k.Since.After(last) {
+		if last := r.Now.Add(-repeated); k.Since.After(last) && !k.Since.After(r.Now) { // a deleted tenant keeps nothing
 			k.Since = last
 		}
 		if kept[name] = k; k.Since.Before(oldest) {

@@ -16,7 +16,7 @@ import (
 
 // The runs of a file have places, counted from 0 in the order in which they ended. An index is columns of values by
 // place. That of the open file is in memory, see building.go. That of a segment is read from the file, a window at a
-// time, and takes no memory; besides, it has lists of places by what queries select.
+// time, and takes little memory; besides, it has lists of places by what queries select.
 
 // column is values of a width, in memory or in a file.
 type column struct {
@@ -163,14 +163,24 @@ func (t *table) at(places []int, buffer []pending) []found {
 type reading struct {
 	table
 	entries column // 8 bytes each, ascending: a hash, and the place of a run that has it
+	fences  []uint32
 	failed  error
 }
 
 // list is the entries with a hash: from one, up to but without another one.
 func (v *reading) list(kind byte, tenant, name string) (from, to int) {
 	h := uint64(v.salt.Hash(kind, tenant, name))
-	from = sort.Search(v.entries.len(), func(i int) bool { return v.entries.at(i)>>32 >= h })
-	return from, from + sort.Search(v.entries.len()-from, func(i int) bool { return v.entries.at(from+i)>>32 > h })
+	return v.least(h), v.least(h + 1)
+}
+
+// least is the first entry whose hash is at least this. It reads one window.
+func (v *reading) least(h uint64) int {
+	after := sort.Search(len(v.fences), func(i int) bool { return uint64(v.fences[i]) >= h }) // the window behind it
+	if after == 0 {
+		return 0
+	}
+	from, to := (after-1)*v.entries.most+1, min(after*v.entries.most, v.entries.len())
+	return from + sort.Search(to-from, func(i int) bool { return v.entries.at(from+i)>>32 >= h })
 }
 
 func (v *reading) place(entry int) int { return int(uint32(v.entries.at(entry))) }
@@ -179,23 +189,26 @@ func (v *reading) place(entry int) int { return int(uint32(v.entries.at(entry)))
 // the shortest list that has all of them.
 func (v *reading) newest(q *metastore.RunQuery, before uint64, most int) (places []int) {
 	tenant := string(q.Tenant)
-	from, to := v.list(byTenant, tenant, "")
+	from, to := 0, v.entries.len()
 	consider := func(kind byte, name string) {
 		if f, t := v.list(kind, tenant, name); t-f < to-from {
 			from, to = f, t
 		}
 	}
-	if q.Job != "" {
-		consider(byJob, string(q.Job))
-	}
-	if q.Worker != "" {
-		consider(byWorker, q.Worker)
-	}
-	if !q.Parent.IsZero() {
+	if !q.Parent.IsZero() { // a family is looked up run by run: nothing else is read
 		consider(byParent, string(q.Parent[:]))
 	}
-	if q.State != kernel.New && q.State != jobs.Succeeded {
+	if q.Job != "" && to > from {
+		consider(byJob, string(q.Job))
+	}
+	if q.Worker != "" && to > from {
+		consider(byWorker, q.Worker)
+	}
+	if q.State != kernel.New && q.State != jobs.Succeeded && to > from {
 		consider(byState, string([]byte{byte(q.State)}))
+	}
+	if to-from == v.entries.len() {
+		from, to = v.list(byTenant, tenant, "")
 	}
 	if before > 0 {
 		end := v.from(before)

@@ -18,7 +18,7 @@ import (
 // How much one read may cost.
 const (
 	mostRows = 20_000
-	mostTime = 100 * time.Millisecond
+	mostTime = 60 * time.Millisecond
 	stretch  = 256
 )
 

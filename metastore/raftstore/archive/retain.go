@@ -164,8 +164,13 @@ func (p *pass) choose(t *table) (bits []byte, by map[job]count) {
 	written := t.offsets.len() // a later run would be purged before it is in the file
 	bits = make([]byte, (written+7)/8)
 	counts, of := make([]count, len(t.names)), make([]*excess, len(t.names))
+	may := false
 	for i, name := range t.names {
 		of[i] = p.of[name]
+		may = may || of[i] != nil && written > 0 && (of[i].over() || of[i].since > t.endedAt(0))
+	}
+	if !may { // as in most segments, when one tenant is deleted
+		return nil, nil
 	}
 	for place := range written {
 		i := t.jobs.at(place)

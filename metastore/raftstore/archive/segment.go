@@ -26,15 +26,16 @@ type segment struct {
 	file        *os.File
 	salt        blocks.Salt
 	size        int64
-	indexAt     int64  // where the content of its last block lies
-	after, last uint64 // its range of numbers, without the first; some may have no run
-	runs        int    // that lie in it
-	live        int    // of those, not hidden
-	hidden      []byte // a bit a run; it is replaced when runs are purged
-	begins      int64  // when the first of them ended
-	entries     int    // of lists
-	names       int    // bytes of the names of jobs
-	damaged     bool   // it has a damaged run, so it is not rewritten; guarded by Archive.filing
+	indexAt     int64    // where the content of its last block lies
+	after, last uint64   // its range of numbers, without the first; some may have no run
+	runs        int      // that lie in it
+	live        int      // of those, not hidden
+	hidden      []byte   // a bit a run; it is replaced when runs are purged
+	begins      int64    // when the first of them ended
+	entries     int      // of lists
+	fences      []uint32 // the hash of the first entry in each window: a list is found with one read
+	names       int      // bytes of the names of jobs
+	damaged     bool     // it has a damaged run, so it is not rewritten; guarded by Archive.filing
 }
 
 const (
@@ -102,27 +103,54 @@ func (s *segment) open() error {
 	got := crc32.New(blocks.Castagnoli)
 	got.Write(b[:8])
 	got.Write(b[12:blocks.HeadSize])
-	if _, err := io.Copy(got, io.NewSectionReader(s.file, at+blocks.HeadSize, h.Size-blocks.HeadSize)); err != nil {
+	s.runs, s.entries = int(h.Count), int(binary.BigEndian.Uint32(b[blocks.HeadSize+24:]))
+	lists := sampler{at: -indexHead - 25*int64(s.runs), end: 8 * int64(s.entries)}
+	if _, err := io.Copy(io.MultiWriter(got, &lists), io.NewSectionReader(s.file, at+blocks.HeadSize, h.Size-blocks.HeadSize)); err != nil {
 		return err
 	}
 	if got.Sum32() != sum {
 		return s.is(errIndex.Error())
 	}
-	s.indexAt, s.after, s.last, s.runs = at+blocks.HeadSize, binary.BigEndian.Uint64(b[blocks.HeadSize+16:]), h.Last, int(h.Count)
+	s.indexAt, s.after, s.last = at+blocks.HeadSize, binary.BigEndian.Uint64(b[blocks.HeadSize+16:]), h.Last
 	copy(s.salt[:], b[blocks.HeadSize:])
-	s.entries, s.names = int(binary.BigEndian.Uint32(b[blocks.HeadSize+24:])), int(binary.BigEndian.Uint32(b[blocks.HeadSize+28:]))
+	s.names = int(binary.BigEndian.Uint32(b[blocks.HeadSize+28:]))
 	if want := int64(blocks.HeadSize+indexHead) + 25*int64(s.runs) + 8*int64(s.entries) + int64(s.names); h.Size != want || s.runs == 0 {
 		return s.is("its index has another length")
 	}
-	s.live = s.runs
+	s.live, s.fences = s.runs, lists.hashes
 	v := s.view()
 	s.begins = v.endedAt(0)
 	return v.failed
 }
 
+// sampler keeps the hash, four bytes, at the beginning of each window of what is written from 0 to end.
+type sampler struct {
+	at, end int64
+	hashes  []uint32
+	part    []byte // of a hash
+}
+
+func (s *sampler) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		next := int64(len(s.hashes)) * window
+		if next >= s.end || next+int64(len(s.part)) >= s.at+int64(len(rest)) {
+			s.at += int64(len(rest))
+			break
+		}
+		from := next + int64(len(s.part)) - s.at
+		n := min(int64(4-len(s.part)), int64(len(rest))-from)
+		s.part = append(s.part, rest[from:from+n]...)
+		s.at, rest = s.at+from+n, rest[from+n:]
+		if len(s.part) == 4 {
+			s.hashes, s.part = append(s.hashes, binary.BigEndian.Uint32(s.part)), s.part[:0]
+		}
+	}
+	return len(b), nil
+}
+
 // view is the index, for one reader. files must be held.
 func (s *segment) view() *reading {
-	v, at := &reading{table: table{salt: s.salt, hidden: s.hidden}}, s.indexAt+indexHead
+	v, at := &reading{table: table{salt: s.salt, hidden: s.hidden}, fences: s.fences}, s.indexAt+indexHead
 	for _, c := range []struct {
 		*column
 		width, n int
