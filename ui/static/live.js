@@ -152,8 +152,9 @@ if (here.searchParams.has("did")) {
 listen();
 times();
 setInterval(times, 1000);
-// On a narrow screen the navigation scrolls: the link of this page is in sight.
-const nav = document.querySelector(".nav");
-const current = nav?.querySelector("[aria-current]");
-if (current && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
+// What scrolls sideways shows the place of this page: the navigation and the tabs on a narrow screen, and graphs.
+for (const wide of document.querySelectorAll(".nav, .tabs, .graph")) {
+  const current = wide.querySelector("[aria-current], .here")?.getBoundingClientRect();
+  if (current) wide.scrollLeft += current.left - wide.getBoundingClientRect().left - (wide.clientWidth - current.width) / 2;
+}
 for (const tail of document.querySelectorAll("[data-tail]")) tail.scrollTop = tail.scrollHeight;
