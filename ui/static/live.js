@@ -40,9 +40,18 @@ async function refresh() {
 
 function place(html) {
   const fresh = markup(html);
+  const focused = document.activeElement;
+  const around = [];
+  for (let e = focused; e && e !== document.body; e = e.parentElement) around.push(e);
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(part.id);
     if (next) morph(part, next);
+  }
+  // What was moved has the focus again; what has gone leaves it to the part of the page around it.
+  const kept = around.find((e) => e.isConnected);
+  if (kept && document.activeElement !== focused) {
+    if (kept !== focused && !kept.hasAttribute("tabindex")) kept.tabIndex = -1;
+    kept.focus({ preventScroll: true });
   }
   times();
   again();
