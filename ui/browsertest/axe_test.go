@@ -9,6 +9,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
@@ -75,10 +76,16 @@ func TestAccessible(t *testing.T) {
 			b.open("/jobs/shop.charge")
 			b.unfold(`//summary[contains(normalize-space(), "Pause")]`)
 			b.accessible("an open menu")
-			b.press("\x1b?")
+			b.press(kb.Escape + "?")
 			b.until("the keys are explained", `!!document.querySelector("dialog[open]")`)
 			b.accessible("the dialog of keys")
-			b.press("\x1b")
+			b.press(kb.Escape)
+			b.open("/runs?state=Terminated")
+			b.unfold(`//summary[contains(., "Save filter")]`)
+			b.accessible("the menu of a filter")
+			b.write("#filter-name", "failed")
+			b.press(kb.Enter)
+			b.accessible("a saved filter")
 			b.leads(`//button[contains(normalize-space(), "Sign out")]`)
 			b.accessible("signed out")
 		})

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp/kb"
+
 	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -168,6 +170,12 @@ func TestGallery(t *testing.T) {
 			for _, width := range []int64{390, 1400} {
 				b.look(th, width)
 				b.show(v)
+				if strings.HasSuffix(v.name, "-filtered") && th == light && ask[bool](b, `!!document.querySelector(".saved summary")`) {
+					b.unfold(`//summary[contains(., "Save filter")]`)
+					b.save(filepath.Join(*gallery, fmt.Sprintf("%s-menu-%d.png", v.name, width)), width, 900)
+					b.write("#filter-name", "failed billing")
+					b.press(kb.Enter)
+				}
 				if !strings.HasPrefix(v.name, "missing") && v.name != "login" {
 					b.streams()
 				}

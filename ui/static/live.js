@@ -4,6 +4,7 @@ import { markup, morph } from "./morph.js";
 import { times } from "./time.js";
 import "./keys.js";
 import "./form.js";
+import "./saved.js";
 import "./tip.js";
 
 const base = document.body.dataset.base;
