@@ -65,11 +65,13 @@ func TestAccessible(t *testing.T) {
 			t.Parallel()
 			b := f.tab(t)
 			b.loadAxe()
-			b.look(th, width)
 			for _, v := range f.views {
 				b.show(v)
-				if out := ask[[]string](b, wide); len(out) > 0 {
-					t.Errorf("%s sticks out at %d: %s", v.name, width, strings.Join(out, "\n\t"))
+				for _, w := range []int64{768, width} {
+					b.look(th, w)
+					if out := ask[[]string](b, wide); len(out) > 0 {
+						t.Errorf("%s sticks out at %d: %s", v.name, w, strings.Join(out, "\n\t"))
+					}
 				}
 				b.accessible(v.name)
 			}

@@ -68,7 +68,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("click", (event) => closeMenus(event.target));
-document.addEventListener("focusin", (event) => closeMenus(event.target));
+document.addEventListener("keyup", (event) => { if (event.key === "Tab") closeMenus(event.target); });
 document.addEventListener("toggle", (event) => {
   if (event.target.matches?.("details.menu[open]")) event.target.querySelector("[autofocus], input:not([type=hidden]), textarea, select")?.focus();
 }, true);
