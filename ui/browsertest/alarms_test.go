@@ -1,12 +1,10 @@
 package browsertest
 
 import (
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -59,10 +57,8 @@ func TestAlarms(t *testing.T) {
 	b.unfold(`//summary[contains(normalize-space(), "1 message")]`)
 	b.sees("accepted by the test")
 	b.inOrder("/alarms")
-	b.pictures("alarms")
 	b.leads(`//a[normalize-space()="failed"]`)
 	b.inOrder("/alarms/rules/failed")
-	b.pictures("alarmrule")
 	b.open("/alarms/rules/new?kind=slow")
 	b.expect("422")
 	b.write("#r-name", "slow")
@@ -70,10 +66,8 @@ func TestAlarms(t *testing.T) {
 	b.leads(button("Create rule"))
 	b.sees("factor 0.5: want above 1")
 	b.inOrder("/alarms/rules with an error")
-	b.pictures("alarmrule-error")
 	b.open("/alarms/targets/duty")
 	b.inOrder("/alarms/targets/duty")
-	b.pictures("alarmtarget")
 	b.open("/alarms")
 	b.unfold(`//summary[contains(normalize-space(), "End alarm 1")]`)
 	b.inOrder("/alarms with an open form")
@@ -84,20 +78,5 @@ func TestAlarms(t *testing.T) {
 	defer mu.Unlock()
 	if len(bodies) < 2 || !strings.Contains(bodies[1], "shop.charge") {
 		t.Errorf("sent: %q", bodies)
-	}
-}
-
-// pictures puts the page into the gallery, if there is one.
-func (b *tab) pictures(name string) {
-	b.t.Helper()
-	if *gallery == "" {
-		return
-	}
-	for _, th := range []theme{light, dark} {
-		for _, width := range []int64{390, 1400} {
-			b.look(th, width)
-			tall := min(ask[int](b, "document.documentElement.scrollHeight"), 3000)
-			b.save(filepath.Join(*gallery, fmt.Sprintf("%s-%s-%d.png", name, th, width)), width, int64(max(tall, 700)))
-		}
 	}
 }

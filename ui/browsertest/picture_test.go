@@ -8,7 +8,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -26,46 +25,27 @@ import (
 var (
 	picture = flag.String("picture", "", "where TestPicture puts the picture for the README; a dark one of a run goes beside it, as NAME-run.png")
 	long    = flag.Duration("long", 10*time.Second, "for how long the scheduler of the pictures has worked")
-	gallery = flag.String("gallery", "", "a directory in which TestPicture puts every page, in both themes and at every width")
+	gallery = flag.String("gallery", "", "a directory in which TestGallery puts every page, in both themes and at two widths")
 )
 
 // TestPicture makes the pictures of the documentation, of a scheduler that has worked for a while:
 //
 //	go test -run TestPicture -picture ../../docs/page.png -long 50m -timeout 60m
 func TestPicture(t *testing.T) {
-	if *picture == "" && *gallery == "" {
-		t.Skip("no -picture and no -gallery")
+	if *picture == "" {
+		t.Skip("no -picture")
 	}
 	h := open(t, busyShop()...)
 	bad := h.busyDay()
 	b := h.newTab(true)
-	if *picture != "" {
-		b.look(light, 1440)
-		b.open("/")
-		b.streams()
-		b.save(*picture, 1440, 1060)
-		b.look(dark, 1440)
-		b.open("/runs/" + bad.ID.String())
-		b.streams()
-		b.save(strings.TrimSuffix(*picture, ".png")+"-run.png", 1440, 1180)
-	}
-	if *gallery == "" {
-		return
-	}
-	for name, path := range map[string]string{"overview": "/", "jobs": "/jobs", "job": "/jobs/shop.charge", "cron": "/jobs/shop.close-day", "runs": "/runs", "run": "/runs/" + bad.ID.String(),
-		"workers": "/workers", "settings": "/settings", "access": "/access", "audit": "/audit"} {
-		for _, th := range []theme{light, dark} {
-			for _, width := range widths {
-				b.look(th, width)
-				if b.open(path) != 200 {
-					continue
-				}
-				b.streams()
-				tall := min(ask[int](b, "document.documentElement.scrollHeight"), 4000)
-				b.save(filepath.Join(*gallery, fmt.Sprintf("%s-%s-%d.png", name, th, width)), width, int64(max(tall, 700)))
-			}
-		}
-	}
+	b.look(light, 1440)
+	b.open("/")
+	b.streams()
+	b.save(*picture, 1440, 1060)
+	b.look(dark, 1440)
+	b.open("/runs/" + bad.ID.String())
+	b.streams()
+	b.save(strings.TrimSuffix(*picture, ".png")+"-run.png", 1440, 1180)
 }
 
 // save writes what the window shows.

@@ -1,7 +1,6 @@
 package browsertest
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -45,19 +44,6 @@ func TestTenants(t *testing.T) {
 	if limit := ask[string](b, `document.querySelector("#n-jobs").value`); limit != "5" {
 		t.Errorf("the limit of jobs is %q", limit)
 	}
-	if *gallery != "" {
-		for _, th := range []theme{light, dark} {
-			for _, width := range []int64{390, 1400} {
-				b.look(th, width)
-				for name, path := range map[string]string{"tenants": "/tenants", "tenant": "/tenants/acme"} {
-					b.open(path)
-					b.save(filepath.Join(*gallery, name+"-"+string(th)+map[bool]string{true: "-wide", false: "-narrow"}[width > 1000]+".png"), width, 1400)
-				}
-			}
-		}
-		b.open("/tenants/acme")
-	}
-
 	other := h.newTab(true)
 	other.expect("403")
 	other.open("/jobs")

@@ -318,11 +318,15 @@ func (p *pen) box(n Node, s *spot) {
 		class = "calm"
 	}
 	if n.Href != "" {
-		p.f(`<a href="%s" aria-label="%s">`, n.Href, n.Name+": "+n.Text)
+		p.f(`<a href="%s"`, n.Href) // its name is its text
+		if brief(n.Name) != n.Name {
+			p.f(` aria-description="%s"`, n.Name)
+		}
+		p.WriteString(`>`)
 	}
 	p.f(`<g class="node %s%s" data-tip="%s"><rect x="%d" y="%d" width="%d" height="%d" rx="7"/>`, class, here, n.Name+"\n"+n.Text, s.x, s.y, boxWide, boxTall)
 	p.f(`<rect class="tone" x="%d" y="%d" width="4" height="%d" rx="2"/>`, s.x, s.y, boxTall)
-	p.f(`<text x="%d" y="%d">%s</text><text class="state" x="%d" y="%d">%s</text></g>`, s.x+14, s.y+20, brief(n.Name), s.x+14, s.y+37, brief(n.Text))
+	p.f(`<text x="%d" y="%d">%s</text> <text class="state" x="%d" y="%d">%s</text></g>`, s.x+14, s.y+20, brief(n.Name), s.x+14, s.y+37, brief(n.Text))
 	if n.Href != "" {
 		p.WriteString(`</a>`)
 	}

@@ -3,6 +3,7 @@ package chart
 import (
 	"fmt"
 	"html/template"
+	"slices"
 	"strings"
 	"time"
 )
@@ -83,8 +84,12 @@ func Spark(title string, runs []Run) template.HTML {
 	for _, r := range runs {
 		longest = max(longest, r.Took)
 	}
+	role := "img"
+	if slices.ContainsFunc(runs, func(r Run) bool { return r.Href != "" }) {
+		role = "group" // an image has no links
+	}
 	var p pen
-	p.f(`<svg class="spark" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`, SparkRuns*pitch, high, SparkRuns*pitch, high, title)
+	p.f(`<svg class="spark" viewBox="0 0 %d %d" width="%d" height="%d" role="%s" aria-label="%s">`, SparkRuns*pitch, high, SparkRuns*pitch, high, role, title)
 	for i := range SparkRuns - len(runs) {
 		p.f(`<rect class="slot" x="%d" y="%d" width="4" height="3" rx="1"/>`, i*pitch, high-3)
 	}

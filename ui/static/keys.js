@@ -26,7 +26,26 @@ function closeMenus(except) {
   }
 }
 
+// The bars of a job's last runs are one stop of Tab; the arrows walk through them.
+function bars() {
+  for (const spark of document.querySelectorAll(".spark")) {
+    const links = [...spark.querySelectorAll("a")];
+    const stop = links.find((link) => link === document.activeElement) ?? links.at(-1);
+    for (const link of links) link.setAttribute("tabindex", link === stop ? "0" : "-1");
+  }
+}
+document.addEventListener("placed", bars);
+bars();
+
 document.addEventListener("keydown", (event) => {
+  const bar = event.target.closest?.(".spark a");
+  if (bar && (event.key === "ArrowLeft" || event.key === "ArrowRight")) {
+    const next = event.key === "ArrowLeft" ? bar.previousElementSibling : bar.nextElementSibling;
+    if (next?.matches("a")) next.focus();
+    bars();
+    event.preventDefault();
+    return;
+  }
   if (event.key === "Escape") {
     closeMenus();
     if (writes(event.target)) event.target.blur();
@@ -49,6 +68,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 document.addEventListener("click", (event) => closeMenus(event.target));
+document.addEventListener("keyup", (event) => { if (event.key === "Tab") closeMenus(event.target); });
 document.addEventListener("toggle", (event) => {
   if (event.target.matches?.("details.menu[open]")) event.target.querySelector("[autofocus], input:not([type=hidden]), textarea, select")?.focus();
 }, true);

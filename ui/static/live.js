@@ -4,6 +4,7 @@ import { markup, morph } from "./morph.js";
 import { times } from "./time.js";
 import "./keys.js";
 import "./form.js";
+import "./saved.js";
 import "./tip.js";
 
 const base = document.body.dataset.base;
@@ -40,9 +41,18 @@ async function refresh() {
 
 function place(html) {
   const fresh = markup(html);
+  const focused = document.activeElement;
+  const around = [];
+  for (let e = focused; e && e !== document.body; e = e.parentElement) around.push(e);
   for (const part of document.querySelectorAll("[data-live]")) {
     const next = fresh.getElementById(part.id);
     if (next) morph(part, next);
+  }
+  // What was moved has the focus again; what has gone leaves it to the part of the page around it.
+  const kept = around.find((e) => e.isConnected);
+  if (kept && document.activeElement !== focused) {
+    if (kept !== focused && !kept.hasAttribute("tabindex")) kept.tabIndex = -1;
+    kept.focus({ preventScroll: true });
   }
   times();
   again();
@@ -152,8 +162,9 @@ if (here.searchParams.has("did")) {
 listen();
 times();
 setInterval(times, 1000);
-// On a narrow screen the navigation scrolls: the link of this page is in sight.
-const nav = document.querySelector(".nav");
-const current = nav?.querySelector("[aria-current]");
-if (current && nav.scrollWidth > nav.clientWidth) nav.scrollLeft = current.offsetLeft - nav.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
+// What scrolls sideways shows the place of this page: the navigation and the tabs on a narrow screen, and graphs.
+for (const wide of document.querySelectorAll(".nav, .tabs, .graph")) {
+  const current = wide.querySelector("[aria-current], .here")?.getBoundingClientRect();
+  if (current) wide.scrollLeft += current.left - wide.getBoundingClientRect().left - (wide.clientWidth - current.width) / 2;
+}
 for (const tail of document.querySelectorAll("[data-tail]")) tail.scrollTop = tail.scrollHeight;
