@@ -8,8 +8,8 @@
 // picture_test.go makes the pictures in docs.
 //
 // The suite fails on errors on the console, policy violations, requests to other servers, dialogs, content that
-// overflows its window, text of too little contrast, controls without a name, and
-// what WCAG 2.2 AA forbids, as far as axe-core knows.
+// overflows its window, text of too little contrast, controls without a name, and what WCAG 2.2 AA forbids, as far as
+// axe-core knows.
 //
 // Sharp edges: without chromium on the PATH the tests are skipped, but with CI=true they fail.
 package browsertest
