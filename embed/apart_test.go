@@ -209,7 +209,7 @@ func (d *den) alive() {
 func (p *prey) tried() map[string]string {
 	return map[string]string{"job": canary + ".only", "worker": "py-a1", "parent": p.runs[0], "app": "shop", "tag": canary, "match": canary + ".*", "q": canary, "after": canary + ".a",
 		"cursor": p.cursor, "before": "9", "calendars": canary, "jobId": canary + ".only", "parentJobId": canary + ".only", "executionId": p.runs[0], "execution": p.runs[0],
-		"target": "job " + canary + ".only", "actor": "person:admin", "from": "2000-01-01T00:00:00Z", "active": "1", "at": "2000-01-01T00:00:10Z", "since": "1", "arg": "text=" + canary}
+		"target": "job " + canary + ".only", "actor": "person:admin", "from": "2000-01-01T00:00:00Z", "active": "1", "at": "2000-01-01T00:10:00Z", "since": "1", "arg": "text=" + canary}
 }
 
 // names are what may stand in a path.
@@ -409,9 +409,9 @@ func explore(t *testing.T, much bool, known *prey) (replies []reply, learned *pr
 		acme.fill(true)
 		known = &acme.prey
 	}
-	time.Sleep(time.Until(began.Add(5 * time.Second)))
+	time.Sleep(time.Until(began.Add(5 * time.Minute)))
 	evil.fill(false)
-	time.Sleep(time.Until(began.Add(10 * time.Second)))
+	time.Sleep(time.Until(began.Add(10 * time.Minute))) // by then retention has measured all tenants
 	if much {
 		acme.register()
 	}
