@@ -180,7 +180,7 @@ func TestAuditGap(t *testing.T) {
 		a := &shelf{name: "a"}
 		h.exporting(a)
 		h.must(kernel.Configure{MaxJobs: new(7)})
-		time.Sleep(3 * time.Second)
+		time.Sleep(3500 * time.Millisecond) // between two of its looks, so that it sees nothing of what is purged
 		a.set(errors.New("away"))
 		var batch []kernel.Envelope
 		for i := range kernel.MaxAuditsWaiting + 5 {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -147,6 +148,7 @@ func (d *den) fill(work bool) {
 		t.Fatal(err)
 	}
 	d.session = sessions[0].ID
+	d.must(d.admin, "POST", "/batches", `{"then":"shared.work","name":"monday"}`)
 	d.cursor = d.must(d.admin, "GET", "/runs?limit=1", "")["next"].(string)
 }
 
@@ -183,6 +185,13 @@ func (d *den) all() string {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(&b, len(sessions))
+	batches, err := d.o.Ops().Batches(t.Context(), who, metastore.MaxPage)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, batch := range batches {
+		fmt.Fprintln(&b, batch.Name, batch.Total, batch.Closed)
+	}
 	page, err := d.o.Ops().Runs(t.Context(), who, metastore.RunQuery{Limit: metastore.MaxPage})
 	if err != nil {
 		t.Fatal(err)
@@ -217,6 +226,8 @@ func (p *prey) names(path, name string) []string {
 	switch {
 	case name == "id" && strings.Contains(path, "runs/"):
 		return p.runs[:3] // one has succeeded, one failed, and one is under way
+	case name == "id" && strings.Contains(path, "batches/"):
+		return []string{victimsBatch}
 	case name == "id" && strings.Contains(path, "sessions/"):
 		return []string{p.session}
 	case name == "id":
@@ -250,6 +261,9 @@ func (p *prey) paths(pattern string) []string {
 	return list
 }
 
+// victimsBatch is a batch of the victim that is open.
+var victimsBatch = kernel.BatchID("acme", "monday").String()
+
 // bodies are sent by the attacker, by route. RUN is a run of the victim.
 var bodies = map[string][]string{
 	"PUT /api/v1/alarm-rules/{name}":        {`{"kind":"failed","inRow":1,"targets":["canary"]}`, `{"kind":"missed","targets":["shared"]}`},
@@ -266,11 +280,13 @@ var bodies = map[string][]string{
 	"POST /api/v1/jobs":                     {`{"key":"canary.made","kind":"triggered","app":"shop","retries":0}`, `{"key":"canary.only","kind":"triggered","app":"shop","retries":0}`},
 	"PATCH /api/v1/jobs/{key}":              {`{"timeout":"5s"}`, `{"parent":"canary.only"}`, `{"after":["canary.only"]}`},
 	"POST /api/v1/jobs/{key}/backfill":      {`{"from":"2000-01-01T00:00:00Z"}`},
+	"POST /api/v1/jobs/{key}/check-in":      {`{}`, `{"failed":true}`},
+	"POST /api/v1/batches":                  {`{"then":"canary.only"}`, `{"then":"shared.work","name":"monday"}`},
 	"POST /api/v1/jobs/{key}/rollback":      {`{"revision":1}`},
 	"POST /api/v1/outbox/refused/discard":   {`{"numbers":[1]}`},
 	"POST /api/v1/outbox/refused/retry":     {`{"numbers":[1]}`},
 	"POST /api/v1/purge":                    {`{"job":"canary.only","all":true}`, `{"all":true}`},
-	"POST /api/v1/runs":                     {`{"items":[{"job":"canary.only"}]}`, `{"items":[{"job":"shared.work","parent":"RUN"}]}`},
+	"POST /api/v1/runs":                     {`{"items":[{"job":"canary.only"}]}`, `{"items":[{"job":"shared.work","parent":"RUN"}]}`, `{"items":[{"job":"shared.work","batch":"` + victimsBatch + `"}]}`},
 	"POST /api/v1/seed/jobs/{jobId}":        {`{"request":[{"url":"http://example.com/"}]}`},
 	"POST /api/v1/seed/jobs/{jobId}/update": {`{"request":[{"url":"http://example.com/"}]}`},
 	"PATCH /api/v1/settings":                {`{"recurringDebug":true}`, `{"recurringDebug":false}`, `{"app":"shop","defaults":{"timeout":"9s"}}`},
@@ -520,6 +536,7 @@ func differ(a, b string) string {
 // On every route of the API and of the pages, a user of one tenant receives the same whether another tenant has much or
 // nothing, with that tenant's IDs, names and cursors in paths, queries and bodies, and changes nothing of it.
 func TestTenantsDoNotInterfere(t *testing.T) {
+	tests.WithoutRace(t)
 	var much, nothing []reply
 	var known *prey
 	synctest.Test(t, func(t *testing.T) { much, known = explore(t, true, nil) })

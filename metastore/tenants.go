@@ -13,7 +13,8 @@ import (
 func begins(v kernel.Verb) bool {
 	switch v {
 	case kernel.VerbRegister, kernel.VerbCreate, kernel.VerbGrant, kernel.VerbConfigure, kernel.VerbSetCalendar, kernel.VerbSignIn,
-		kernel.VerbSetAlarmTarget, kernel.VerbDrain, kernel.VerbPurge, kernel.VerbLedgerKey, kernel.VerbInvite, kernel.VerbMembers:
+		kernel.VerbSetAlarmTarget, kernel.VerbDrain, kernel.VerbPurge, kernel.VerbLedgerKey, kernel.VerbInvite, kernel.VerbMembers,
+		kernel.VerbDenied, kernel.VerbOpenBatch, kernel.VerbCheckIn:
 		return true
 	}
 	return false
