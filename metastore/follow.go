@@ -1,6 +1,7 @@
 package metastore
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -107,6 +108,8 @@ func (c *change) stopped(d *kernel.Definition, run *kernel.Run) kernel.Cause {
 		return kernel.ByDepth
 	case d.Policy.Disabled:
 		return kernel.ByDisabled
+	case c.tx.Waiting(d.Tenant) >= cmp.Or(c.global().Tenancy.Limits.Waiting, kernel.MaxBeforeFollowers):
+		return kernel.ByBacklog
 	case d.Kind == kernel.Triggered: // held, see there
 	case c.global().RecurringDebug.On:
 		return kernel.ByDebug

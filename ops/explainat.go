@@ -20,6 +20,7 @@ var causes = map[kernel.Cause]string{
 	kernel.ByDeadline: "it could not start in time", kernel.ByDisabled: "the job was disabled", kernel.ByDebug: "debug mode holds it",
 	kernel.ByPause: "the job is paused", kernel.ByPerson: "it was requested", kernel.ByJitter: "starts of the job are spread",
 	kernel.ByDepth:    "the chain of parent runs is too long",
+	kernel.ByBacklog:  "too many runs of the tenant waited",
 	kernel.ByNoWorker: "no worker was online that may take it",
 }
 

@@ -176,6 +176,7 @@ var causes = map[kernel.Cause]string{
 	kernel.ByTimeout: "timeout", kernel.ByLoss: "worker lost", kernel.ByPoison: "lost too often", kernel.ByHandback: "handed back",
 	kernel.BySnooze: "snoozed", kernel.ByOverlap: "no free slot", kernel.ByDeadline: "not started in time", kernel.ByDisabled: "job disabled", kernel.ByNoWorker: "no worker",
 	kernel.ByReplaced: "replaced by a newer run", kernel.ByDebug: "held by debug mode", kernel.ByPerson: "on request",
+	kernel.ByDepth: "too many generations of parents", kernel.ByBacklog: "too many runs of the tenant waited",
 }
 
 // welcomeWorker is a minimal worker.

@@ -15,11 +15,14 @@ import (
 // follow others, and runs that repeat others, have the occasion of those.
 
 const (
-	MaxAfter        = 16  // jobs that one job follows
-	MaxFollowers    = 100 // jobs that follow one job
-	MaxOccasionName = 64
-	maxAfterWithin  = 31 * 24 * time.Hour
-	maxAfterSpan    = 7 * 24 * time.Hour
+	MaxAfter     = 16  // jobs that one job follows
+	MaxFollowers = 100 // jobs that follow one job
+	// MaxBeforeFollowers is how many runs of a tenant wait, if it has no limit of its own, when runs that would follow
+	// others are Skipped: jobs that start several others, these again, and so on, would fill all memory.
+	MaxBeforeFollowers = 1_000_000
+	MaxOccasionName    = 64
+	maxAfterWithin     = 31 * 24 * time.Hour
+	maxAfterSpan       = 7 * 24 * time.Hour
 )
 
 // When is which ends of a run a follower wants.

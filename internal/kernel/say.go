@@ -45,6 +45,8 @@ func (run *Run) Text(m *Move) string {
 		return "no eligible worker was online"
 	case ByDepth:
 		return strconv.Itoa(MaxDepth) + " runs started each other in a chain: check onSuccess and onFailure of these jobs for a cycle"
+	case ByBacklog:
+		return "too many runs of the tenant waited: check whether onSuccess, onFailure or after start more runs than workers can run"
 	}
 	if m.State != jobs.Skipped {
 		return ""

@@ -84,4 +84,5 @@ const (
 	ByJitter   Cause = "jitter"         // Scheduled: due, and its start is spread
 	ByReplaced Cause = "replaced"       // Cancelled, Skipped: a newer run of the job replaced it
 	ByDepth    Cause = "depth"          // Skipped: the chain of parent runs is too long
+	ByBacklog  Cause = "backlog"        // Skipped: it would follow another, and too many runs of the tenant wait
 )

@@ -155,6 +155,14 @@ func (t tx) First(ref kernel.Ref) *kernel.Run {
 	return nil
 }
 
+func (t tx) Waiting(tenant jobs.Tenant) int {
+	s := t.rows.spaces[tenant]
+	if s == nil {
+		return 0
+	}
+	return s.states[jobs.Scheduled].n + s.states[jobs.Enqueued].n
+}
+
 func (t tx) Put(row kernel.Row) {
 	r := t.rows
 	switch row := row.(type) {
