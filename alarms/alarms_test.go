@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -330,9 +331,9 @@ func TestSend(t *testing.T) {
 
 // The heartbeat URL is requested as it is; no error names it.
 func TestHeartbeatURL(t *testing.T) {
-	var got string
+	var got atomic.Value // the request
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		got = r.Method + " " + r.URL.String()
+		got.Store(r.Method + " " + r.URL.String())
 		switch r.URL.Path {
 		case "/cut-secret":
 			panic(http.ErrAbortHandler)
@@ -352,8 +353,8 @@ func TestHeartbeatURL(t *testing.T) {
 		if (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret")) {
 			t.Errorf("%s: %v, want %q", path, err, want)
 		}
-		if got != "GET "+path {
-			t.Errorf("%s: requested %q", path, got)
+		if got.Load() != "GET "+path {
+			t.Errorf("%s: requested %q", path, got.Load())
 		}
 		sender.Close()
 	}

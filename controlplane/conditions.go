@@ -204,7 +204,7 @@ func (l *conditions) baseline(ctx context.Context, tenant jobs.Tenant, key jobs.
 // those with an alarm.
 func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time, open map[found]*kernel.Alarm, holds map[found]string) (looked bool, err error) {
 	if r.At == "" {
-		return l.silent(ctx, tenant, r, now, holds)
+		return l.silent(ctx, tenant, r, now, open, holds)
 	}
 	from, by := alarms.Expected(r, now)
 	name := string(tenant) + "/" + r.Name
@@ -250,7 +250,7 @@ func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.Ala
 
 // silent looks for jobs that have not succeeded for a time, once a minute or more often if that time is short. It counts
 // from the rule and the job, if they are younger. A job that succeeded is not looked at before the time is over.
-func (l *conditions) silent(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time, holds map[found]string) (looked bool, err error) {
+func (l *conditions) silent(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time, open map[found]*kernel.Alarm, holds map[found]string) (looked bool, err error) {
 	name := string(tenant) + "/" + r.Name
 	if now.Sub(l.silentAt[name]) < min(r.After/10, time.Minute) {
 		return false, nil
@@ -262,16 +262,16 @@ func (l *conditions) silent(ctx context.Context, tenant jobs.Tenant, r *kernel.A
 		l.succeeded = map[kernel.Ref]time.Time{}
 	}
 	l.silentAt[name] = now
-	from := now.Add(-r.After)
-	if r.Edited.After(from) {
-		return true, nil
-	}
+	from, young := now.Add(-r.After), r.Edited.After(now.Add(-r.After))
 	list, err := l.cp.cfg.Store.Definitions(ctx, metastore.DefinitionQuery{Tenant: tenant})
 	if err != nil {
 		return false, err
 	}
 	for _, d := range list {
 		if !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) || l.succeeded[d.Ref()].After(from) {
+			continue
+		}
+		if young && open[found{tenant, r.Name, d.Key, ""}] == nil { // an edit ends no alarm, and raises none
 			continue
 		}
 		page, err := l.cp.cfg.Store.Runs(ctx, metastore.RunQuery{Tenant: tenant, Job: d.Key, State: jobs.Succeeded, Limit: 1})

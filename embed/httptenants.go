@@ -3,6 +3,8 @@ package embed
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,6 +23,7 @@ type httpTenants struct {
 	cfg     Config
 	own     jobs.Tenant // of the server's worker
 	workers map[jobs.Tenant]*httpTenant
+	failed  map[jobs.Tenant]time.Time // when a worker ended by an error
 	looked  map[jobs.Tenant]lookedAt
 }
 
@@ -30,21 +33,25 @@ type httpTenant struct {
 }
 
 type lookedAt struct {
-	at   time.Time
-	jobs int // that the tenant had
-	any  bool
+	at     time.Time
+	since  time.Time // that the tenant exists
+	jobs   int       // that it had
+	audits uint64    // and its number of changes
+	any    bool
 }
 
 const (
-	// lookForTenants is how often tenants are read; lookAtJobs how often the jobs of each, unless their number changed.
+	// lookForTenants is how often tenants are read; lookAtJobs how often the jobs of each, unless something changed.
 	lookForTenants, lookAtJobs = 5 * time.Second, 5 * time.Minute
 	// httpTenantSlots is how many HTTP jobs of one tenant run at once, in a process.
 	httpTenantSlots = 50
+	// startAgain is how soon a worker is started again that ended by an error.
+	startAgain = time.Minute
 )
 
 // Run starts and stops workers until ctx ends, and then waits for all of them.
 func (h *httpTenants) Run(ctx context.Context) error {
-	h.workers, h.looked = map[jobs.Tenant]*httpTenant{}, map[jobs.Tenant]lookedAt{}
+	h.workers, h.looked, h.failed = map[jobs.Tenant]*httpTenant{}, map[jobs.Tenant]lookedAt{}, map[jobs.Tenant]time.Time{}
 	var all sync.WaitGroup
 	defer all.Wait()
 	tick := time.NewTicker(lookForTenants)
@@ -75,10 +82,14 @@ func (h *httpTenants) look(ctx context.Context, all *sync.WaitGroup) error {
 			return err
 		}
 	}
+	maps.DeleteFunc(h.looked, func(tenant jobs.Tenant, _ lookedAt) bool { _, is := need[tenant]; return !is })
+	maps.DeleteFunc(h.failed, func(tenant jobs.Tenant, at time.Time) bool { return !need[tenant] || time.Since(at) > startAgain })
 	for tenant, w := range h.workers {
 		select {
-		case <-w.ended: // by an error: it is started again, if it is needed
-			delete(h.workers, tenant)
+		case <-w.ended:
+			if delete(h.workers, tenant); need[tenant] {
+				h.failed[tenant] = time.Now()
+			}
 		default:
 			if !need[tenant] {
 				w.stop()
@@ -86,7 +97,7 @@ func (h *httpTenants) look(ctx context.Context, all *sync.WaitGroup) error {
 		}
 	}
 	for tenant, is := range need {
-		if !is || h.workers[tenant] != nil {
+		if !is || h.workers[tenant] != nil || time.Since(h.failed[tenant]) < startAgain {
 			continue
 		}
 		if err := h.start(ctx, tenant, all); err != nil {
@@ -99,15 +110,17 @@ func (h *httpTenants) look(ctx context.Context, all *sync.WaitGroup) error {
 // has reports whether a tenant has HTTP jobs.
 func (h *httpTenants) has(ctx context.Context, g *kernel.Global) (bool, error) {
 	is, known := h.looked[g.Tenant]
-	if known && is.jobs == g.Jobs && time.Since(is.at) < lookAtJobs {
+	if known && is.since.Equal(g.Tenancy.Since) && is.jobs == g.Jobs && is.audits == g.Audits && time.Since(is.at) < lookAtJobs {
 		return is.any, nil
 	}
-	list, err := h.s.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: g.Tenant, App: cmp.Or(h.cfg.TenantHTTPJobs.App, httpjob.App), Limit: 1})
+	list, err := h.s.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: g.Tenant, App: cmp.Or(h.cfg.TenantHTTPJobs.App, httpjob.App), Limit: 2})
 	if err != nil {
 		return false, err
 	}
-	h.looked[g.Tenant] = lookedAt{time.Now(), g.Jobs, len(list) > 0}
-	return len(list) > 0, nil
+	// The worker itself registers a job for notifications.
+	any := slices.ContainsFunc(list, func(d *kernel.Definition) bool { return !kernel.SystemKey(d.Key) })
+	h.looked[g.Tenant] = lookedAt{time.Now(), g.Tenancy.Since, g.Jobs, g.Audits, any}
+	return any, nil
 }
 
 func (h *httpTenants) start(ctx context.Context, tenant jobs.Tenant, all *sync.WaitGroup) error {

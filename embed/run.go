@@ -60,7 +60,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		})
 	}
 	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.httpWorkers.close(); idle.Wait(); stopServing() })
+	g.Add(func() error { <-serving.Done(); return nil }, func(error) { s.httpWorkers.close(); idle.Wait(); s.recordDenials(); stopServing() })
 	g.Add(func() error { return s.plan(planning) }, func(error) { stopPlan() })
 	if s.deliver != nil {
 		delivering, stopDelivery := context.WithCancel(context.WithoutCancel(ctx))

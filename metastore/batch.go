@@ -140,18 +140,20 @@ func (c *change) endBatch(b *kernel.Batch) error {
 	b.Ended = c.at
 	if d, err := c.afterBatch(b.Then); err == nil {
 		b.Run = b.RunID()
+		args := b.Args
+		b.Args = nil // they are in the run
 		c.keepBatch(b, c.at.Add(kernel.KeepBatch))
-		return c.atEnd(b, d)
+		return c.atEnd(b, d, args)
 	}
 	c.keepBatch(b, c.at.Add(kernel.KeepBatch)) // the job is gone, and no run begins
 	return nil
 }
 
-func (c *change) atEnd(b *kernel.Batch, d *kernel.Definition) error {
+func (c *change) atEnd(b *kernel.Batch, d *kernel.Definition, args []byte) error {
 	run := c.fresh(d, kernel.FromCode)
 	run.ID, run.Due, run.Actor = b.RunID(), c.at, b.Actor
-	if run.Args = d.Policy.Args; b.Args != nil {
-		run.Args = b.Args
+	if run.Args = d.Policy.Args; args != nil {
+		run.Args = args
 	}
 	c.gatesOf(d, run)
 	run.Args = kernel.WithBatch(run.Args, b)

@@ -70,6 +70,7 @@ func (c *change) expand(k kernel.Expand) error {
 		if s, err = s.Enqueue(c.at); err != nil {
 			return err
 		}
+		c.addTo(c.batch(s.Batch))
 		c.store(&s, kernel.New)
 		holding++
 	}

@@ -106,6 +106,10 @@ func (q *Quota) judge(ctx context.Context, s Store, e *kernel.Envelope) error {
 		return why
 	case kernel.Register:
 		return q.register(ctx, s, e, &k)
+	case kernel.OpenBatch:
+		return q.create(ctx, s, e, &kernel.Create{Key: k.Then, Args: k.Args})
+	case kernel.CheckIn:
+		return q.memory.admit(len(k.Result))
 	case kernel.Backfill:
 		if err := q.memory.admit(0); err != nil {
 			return err

@@ -13,9 +13,6 @@ func (o *Ops) CheckIn(ctx context.Context, who Who, k kernel.CheckIn) (*kernel.R
 	if k.ID.IsZero() {
 		k.ID = jobs.NewID(time.Now())
 	}
-	if kernel.SystemKey(k.Key) {
-		return nil, kernel.Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", k.Key)
-	}
 	effect, err := o.apply(ctx, who, k)
 	if err != nil {
 		return nil, err

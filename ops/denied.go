@@ -60,8 +60,15 @@ type denied struct {
 type denials struct {
 	mu    sync.Mutex
 	list  map[Denied]*denied
-	fresh map[jobs.Tenant]*bucket
+	fresh map[senders]*bucket
 	timer *time.Timer // nil = nothing is due
+	ended bool        // what comes now is recorded by RecordDenials only
+}
+
+// senders have kinds in common: those whom a tenant does not know take none from the others.
+type senders struct {
+	tenant  jobs.Tenant
+	unknown bool
 }
 
 type bucket struct {
@@ -95,12 +102,13 @@ func (o *Ops) Denied(d Denied) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.list == nil {
-		s.list, s.fresh = map[Denied]*denied{}, map[jobs.Tenant]*bucket{}
+		s.list, s.fresh = map[Denied]*denied{}, map[senders]*bucket{}
 	}
 	is := s.list[d]
 	if is == nil {
-		if b := s.fresh[d.Tenant]; b == nil {
-			s.fresh[d.Tenant] = &bucket{deniedKinds - 1, now}
+		of := senders{d.Tenant, d.Actor == ""}
+		if b := s.fresh[of]; b == nil {
+			s.fresh[of] = &bucket{deniedKinds - 1, now}
 		} else if !b.take(now) {
 			d = Denied{Tenant: d.Tenant, Target: "other requests", Why: "more kinds of refused requests than are recorded one by one"}
 			is = s.list[d]
@@ -147,7 +155,7 @@ func (o *Ops) wakeDenials(now time.Time) {
 			next = is.due
 		}
 	}
-	if !next.IsZero() {
+	if !next.IsZero() && !s.ended {
 		s.timer = time.AfterFunc(max(next.Sub(now), time.Millisecond), func() { o.RecordDenials(context.Background(), false) })
 	}
 }
@@ -161,7 +169,7 @@ func (o *Ops) RecordDenials(ctx context.Context, all bool) {
 		for len(list) > 0 {
 			n := min(len(list), kernel.MaxDenials)
 			_, err := o.apply(ctx, Who{Tenant: tenant, Actor: "node:" + o.node}, kernel.Denied{List: list[:n]})
-			if errors.Is(err, jobs.Unavailable) || ctx.Err() != nil {
+			if errors.Is(err, jobs.Unavailable) || errors.Is(err, jobs.Exhausted) || ctx.Err() != nil {
 				o.keepDenials(tenant, list)
 				break
 			}
@@ -180,6 +188,7 @@ func (o *Ops) dueDenials(all bool) map[jobs.Tenant][]kernel.Denial {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	due := map[jobs.Tenant][]kernel.Denial{}
+	s.ended = s.ended || all
 	for d, is := range s.list {
 		switch {
 		case !all && is.due.After(now):

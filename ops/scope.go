@@ -44,6 +44,9 @@ func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
 	case kernel.SignIn, kernel.Touch, kernel.SignOut, kernel.LedgerKey: // its own session, and what it may read
 		return nil
 	case kernel.Create:
+		if err := g.permitsBatch(ctx, who, e.Tenant, k.Batch); err != nil {
+			return err
+		}
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
 	case kernel.Pause:
 		return g.permitsJob(ctx, who, e.Tenant, k.Key)
@@ -56,11 +59,7 @@ func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
 	case kernel.OpenBatch:
 		return g.permitsJob(ctx, who, e.Tenant, k.Then)
 	case kernel.CloseBatch:
-		b, err := batchOf(ctx, g.store, e.Tenant, k.ID)
-		if err != nil {
-			return err
-		}
-		return g.permitsJob(ctx, who, e.Tenant, b.Then)
+		return g.permitsBatch(ctx, who, e.Tenant, k.ID)
 	case kernel.EndAlarm:
 		if k.Job == "" {
 			return who.unlimited()
@@ -72,6 +71,18 @@ func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
 		return g.permitsRun(ctx, who, e.Tenant, k.ID)
 	}
 	return who.unlimited()
+}
+
+// permitsBatch returns why a caller may not act on a batch: a run that is added holds up its end.
+func (g gate) permitsBatch(ctx context.Context, who Who, t jobs.Tenant, id jobs.ID) error {
+	if id.IsZero() {
+		return nil
+	}
+	b, err := batchOf(ctx, g.store, t, id)
+	if err != nil {
+		return err
+	}
+	return g.permitsJob(ctx, who, t, b.Then)
 }
 
 func (g gate) permitsJob(ctx context.Context, who Who, t jobs.Tenant, key jobs.Key) error {

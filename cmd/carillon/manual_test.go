@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -34,6 +35,9 @@ func TestCommandsInTheDocuments(t *testing.T) {
 				continue
 			}
 			command.InitDefaultHelpFlag()
+			if end := slices.Index(rest, "--"); end >= 0 { // what follows is another program's
+				rest = rest[:end]
+			}
 			for _, arg := range rest {
 				name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
 				switch {

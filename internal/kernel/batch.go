@@ -14,7 +14,8 @@ import (
 
 // The limits of batches.
 const (
-	MaxBatches   = 100_000 // of a tenant, those that have ended included
+	MaxBatches   = 20_000   // of a tenant, those that have ended included
+	MaxBatchArgs = 64 << 10 // bytes
 	MaxBatchName = 200
 	// BatchOpen is how long a batch stays open after the last run was added to it. Then the scheduler closes it: its
 	// program must have stopped.
@@ -71,8 +72,11 @@ func (b *Batch) Count(run *Run) {
 	}
 }
 
-// RunID returns the ID of the run that begins at the end.
-func (b *Batch) RunID() jobs.ID { return DerivedID("batch", string(b.Tenant), string(b.ID[:])) }
+// RunID returns the ID of the run that begins at the end. A batch of the same name may be opened again, once this one is
+// deleted: its run is another.
+func (b *Batch) RunID() jobs.ID {
+	return DerivedID("batch", string(b.Tenant), string(b.ID[:]), b.Opened.UTC().Format(time.RFC3339Nano))
+}
 
 // BatchID returns the ID of a batch with a name.
 func BatchID(t jobs.Tenant, name string) jobs.ID { return DerivedID("batch name", string(t), name) }
@@ -133,6 +137,12 @@ func (c OpenBatch) Check() error {
 	}
 	if err := c.Then.Check(); err != nil {
 		return err
+	}
+	if SystemKey(c.Then) {
+		return Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", c.Then)
+	}
+	if len(c.Args) > MaxBatchArgs {
+		return Invalid("arguments of the end of a batch: %d bytes, at most %d are allowed", len(c.Args), MaxBatchArgs)
 	}
 	return CheckArgs(c.Args)
 }

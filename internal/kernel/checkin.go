@@ -9,7 +9,7 @@ import (
 
 // CheckIn records a run that another scheduler has started and ended, such as cron on a host: a run of a triggered job
 // that no worker of this one runs. Its end counts like any other: for alarms, jobs that follow, statistics. Repeated under
-// the same ID, it changes nothing.
+// the same ID within a minute, it changes nothing.
 type CheckIn struct {
 	ID     jobs.ID // of the run
 	Key    jobs.Key
@@ -34,6 +34,9 @@ func (c CheckIn) Check() error {
 	}
 	if err := c.Key.Check(); err != nil {
 		return err
+	}
+	if SystemKey(c.Key) {
+		return Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", c.Key)
 	}
 	switch {
 	case len(c.Error) > MaxAlarmText || CheckText("error", c.Error) != nil:

@@ -19,7 +19,7 @@ func (tl *telling) batch(w words) kernel.Command {
 	}
 	k := kernel.OpenBatch{ID: id, Name: name, Then: jobs.Key(w.name(1)), Args: raw(w.take("args"))}
 	for _, tenant := range []jobs.Tenant{jobs.DefaultTenant, "other"} {
-		if end := (&kernel.Batch{Tenant: tenant, ID: id}).RunID(); tl.names[end] == "" {
+		if end := (&kernel.Batch{Tenant: tenant, ID: id, Opened: tl.h.Clock.Now()}).RunID(); tl.names[end] == "" {
 			tl.names[end] = name + ">" + string(k.Then)
 		}
 	}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 )
 
 // jobsCheckIn records a run that another scheduler has started, such as cron on a host.
@@ -59,18 +62,20 @@ func (a *asker) checkIn(ctx context.Context, key string, in api.CheckIn) error {
 func (a *asker) checkInAfter(ctx context.Context, key string, command []string, in api.CheckIn) error {
 	start := time.Now()
 	run := exec.CommandContext(ctx, command[0], command[1:]...)
+	run.Cancel, run.WaitDelay = func() error { return run.Process.Signal(syscall.SIGTERM) }, time.Minute // it may clean up
 	run.Stdin, run.Stdout, run.Stderr = os.Stdin, a.out, a.errs
 	failed := run.Run()
 	took := api.Duration(time.Since(start).Round(time.Millisecond))
 	in.Took = &took
 	code := 0
 	if failed != nil {
-		in.Failed, in.Error, code = true, fmt.Sprintf("%s: %v", command[0], failed), 1
+		in.Failed, in.Error, code = true, plain.Cut(strings.ToValidUTF8(fmt.Sprintf("%s: %v", command[0], failed), "?"), 1000), 1
 		if exit, is := errors.AsType[*exec.ExitError](failed); is && exit.ExitCode() > 0 {
 			code = exit.ExitCode()
 		}
 	}
 	a.quiet = true
+	ctx = context.WithoutCancel(ctx) // also after an interrupt
 	if err := a.checkIn(ctx, key, in); err != nil {
 		fmt.Fprintf(a.errs, "carillon: the run of %s could not be recorded: %v\n", key, err)
 	}
