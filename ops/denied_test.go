@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,11 +20,11 @@ import (
 // away is a store that does not answer while it is away.
 type away struct {
 	metastore.Store
-	is bool
+	is atomic.Bool
 }
 
 func (a *away) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
-	if a.is {
+	if a.is.Load() {
 		return []metastore.Result{{Err: kernel.Refuse(jobs.Unavailable, "away")}}
 	}
 	return a.Store.Apply(ctx, batch)
@@ -117,7 +118,7 @@ func TestDeniedRequestsAreLimited(t *testing.T) {
 func TestDeniedRequestsWaitForTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRefused(t)
-		r.store.is = true
+		r.store.is.Store(true)
 		r.Denied(ops.Denied{Target: "a", Why: "b"})
 		time.Sleep(6 * time.Second)
 		r.Denied(ops.Denied{Target: "a", Why: "b"})
@@ -125,7 +126,7 @@ func TestDeniedRequestsWaitForTheStore(t *testing.T) {
 		if got := r.audits(); len(got) != 0 {
 			t.Fatalf("%q", got)
 		}
-		r.store.is = false
+		r.store.is.Store(false)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if got := r.audits(); len(got) != 1 || got[0] != "unknown a from : b, 2" {

@@ -165,24 +165,23 @@ func (s *Store) reach(ctx context.Context) error {
 	if s.dialect != postgres {
 		return nil
 	}
-	if s.cfg.pooled, err = throughPooler(ctx, c); err != nil || !s.cfg.pooled {
+	if s.cfg.pooled, err = throughPooler(ctx, c); err != nil {
 		return err
 	}
+	s.cfg.generic = !s.cfg.pooled // a pooler refuses connections with this setting
 	return s.reopen()
 }
 
 // reopen makes new pools of connections.
 func (s *Store) reopen() (err error) {
 	s.closePools() // nothing uses them yet
-	of := s.cfg
-	of.generic = !s.cfg.pooled
-	if s.dialect, s.db, err = connect(of); err != nil {
+	if s.dialect, s.db, err = connect(s.cfg); err != nil {
 		return err
 	}
 	s.db.SetMaxOpenConns(s.cfg.Connections)
 	s.db.SetMaxIdleConns(s.cfg.Connections)
 	s.db.SetConnMaxIdleTime(5 * time.Minute)
-	if _, s.logDB, err = connect(of); err != nil {
+	if _, s.logDB, err = connect(s.cfg); err != nil {
 		return err
 	}
 	s.logDB.SetMaxOpenConns(logConnections)
