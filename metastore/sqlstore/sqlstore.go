@@ -152,6 +152,7 @@ func dial(ctx context.Context, cfg Config) (*Store, error) {
 		_ = s.Close()
 		return nil, kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, cfg.URL))
 	}
+	s.cfg.through = nil
 	return s, nil
 }
 
@@ -220,7 +221,6 @@ func prepared(cfg Config) (*Store, error) {
 	if err := s.reopen(); err != nil {
 		return nil, err
 	}
-	s.cfg.through = nil
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.broken, s.breaks = context.WithCancelCause(context.Background())
 	return s, nil
