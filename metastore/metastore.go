@@ -105,7 +105,7 @@ type AlarmState string
 const (
 	AnyAlarm       AlarmState = ""
 	OpenAlarm      AlarmState = "open"
-	UnsettledAlarm AlarmState = "unsettled" // open, or a target has not been told of the end
+	UnsettledAlarm AlarmState = "unsettled" // open, or a target has not been notified of the end
 )
 
 // AuditQuery selects audits of a tenant. Empty fields do not filter.

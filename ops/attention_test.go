@@ -171,7 +171,7 @@ func TestAttention(t *testing.T) {
 			d.sent(false, "no such channel\nat all")
 			d.sent(false, "no such robot\nat all")
 		}, "[alarm:1 alarm:1]", "Target chat does not accept messages about 1 alarm: no such robot."},
-		{"a target that fails to be told of the end", func(d *fixture, _ *members) {
+		{"a target that does not accept the message about the end", func(d *fixture, _ *members) {
 			d.alarm("failed")
 			d.run("app.work", kernel.OutcomeFatal)
 			d.apply(kernel.EndAlarm{Rule: "failed", Job: "app.work", App: "app", N: 1, Why: "test"})
