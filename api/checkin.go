@@ -22,25 +22,22 @@ type CheckIn struct {
 
 type checkInInput struct {
 	JobPath
-	Body CheckIn
+	Idempotency string `header:"Idempotency-Key" maxLength:"200" doc:"A repeated key within 24 hours returns the run that it recorded."`
+	Body        CheckIn
 }
 
 func (a *API) routeCheckIn() {
 	register(a, ops.Operator, huma.Operation{OperationID: "check-in", Method: http.MethodPost, Path: "/jobs/{key}/check-in", Tags: []string{"jobs"}, DefaultStatus: http.StatusCreated,
 		Summary:     "Record a run that has ended elsewhere",
 		Description: "For jobs that another scheduler starts, such as cron on a host: a triggered job that no worker runs. The run counts like any other, for alarms, jobs that follow and statistics."},
-		func(ctx context.Context, in *checkInInput) (*struct{ Body Run }, error) {
-			k := kernel.CheckIn{Key: jobs.Key(in.Key), Failed: in.Body.Failed, Error: in.Body.Error}
+		func(ctx context.Context, in *checkInInput) (*runAnswer, error) {
+			k := kernel.CheckIn{Key: jobs.Key(in.Key), Failed: in.Body.Failed, Error: in.Body.Error, Idempotency: in.Idempotency}
 			if in.Body.Took != nil {
 				k.Took = time.Duration(*in.Body.Took)
 			}
 			if in.Body.Result != nil {
 				k.Result = []byte(*in.Body.Result)
 			}
-			run, err := a.ops.CheckIn(ctx, who(ctx), k)
-			if err != nil {
-				return nil, err
-			}
-			return &struct{ Body Run }{listed(run, ops.Attempt{})}, nil
+			return a.created(a.ops.CheckIn(ctx, who(ctx), k))
 		})
 }

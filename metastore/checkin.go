@@ -9,10 +9,19 @@ import (
 // over.
 func (c *change) checkIn(k kernel.CheckIn) error {
 	if row := c.live(k.ID); row != nil {
-		return c.existing(row)
+		return c.made(row, k.Key)
 	}
 	if err := c.suspended(); err != nil {
 		return err
+	}
+	if k.Idempotency != "" {
+		before, err := c.requested(k.Idempotency, k.Digest())
+		if err != nil {
+			return err
+		}
+		if before != nil {
+			return c.existing(c.known(before.ID, k.Key))
+		}
 	}
 	d, err := c.job(k.Key)
 	switch {
@@ -30,6 +39,9 @@ func (c *change) checkIn(k kernel.CheckIn) error {
 	run, err := fresh.Begin(c.at, "", c.at)
 	if err != nil {
 		return err
+	}
+	if k.Idempotency != "" {
+		c.bind(k.Idempotency, k.ID, k.Digest())
 	}
 	c.tally(&run)
 	if run, err = run.Start(c.at, kernel.CheckInWorker); err != nil {

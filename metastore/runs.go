@@ -53,20 +53,22 @@ func (c *change) ask(k kernel.Create) error {
 	if err != nil {
 		return err
 	}
-	idempotency, unique := c.uniqueRow(kernel.IdempotencyName(k.Idempotency), k.Idempotency), c.uniqueRow(kernel.UniqueName(k.Key, k.Unique), k.Unique)
-	if idempotency != nil && !sabotage.Off(sabotage.Idempotency) {
-		if idempotency.Digest != k.Digest() {
-			return kernel.Refuse(jobs.Conflict, "idempotency key %q was used for another request within the last 24 h", k.Idempotency)
+	if k.Idempotency != "" {
+		before, err := c.requested(k.Idempotency, k.Digest())
+		if err != nil {
+			return err
 		}
-		if idempotency.Until.Sub(c.at) < KeepFinal {
-			c.answered(&k, idempotency.ID, "")
+		if before != nil {
+			if before.Until.Sub(c.at) < KeepFinal {
+				c.answered(&k, before.ID, "")
+			}
+			return c.existing(c.known(before.ID, k.Key))
 		}
-		return c.existing(c.known(idempotency.ID, k.Key))
 	}
-	if unique != nil {
+	if unique := c.uniqueRow(kernel.UniqueName(k.Key, k.Unique), k.Unique); unique != nil {
 		switch { // the same request again, after that run has ended, means no other
 		case k.Idempotency != "":
-			c.bind(&k, unique.ID)
+			c.bind(k.Idempotency, unique.ID, k.Digest())
 		case unique.Until.Sub(c.at) < KeepFinal:
 			c.answered(&k, unique.ID, "")
 		}
@@ -122,7 +124,9 @@ func (c *change) ask(k kernel.Create) error {
 		}
 		c.tx.Put(u)
 	}
-	c.bind(&k, run.ID)
+	if k.Idempotency != "" {
+		c.bind(k.Idempotency, run.ID, k.Digest())
+	}
 	if made, ok := kernel.MadeAt(run.ID); ok {
 		c.named = max(c.named, made.UnixMilli())
 	}
@@ -138,12 +142,22 @@ func (c *change) ask(k kernel.Create) error {
 	return nil
 }
 
-// bind stores which run a request was answered with, under its idempotency key.
-func (c *change) bind(k *kernel.Create, id jobs.ID) {
-	if k.Idempotency != "" {
-		c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.IdempotencyName(k.Idempotency), ID: id,
-			Digest: k.Digest(), Until: c.at.Add(kernel.IdempotencyLife)})
+// requested is what an earlier request under an idempotency key led to, or nil.
+func (c *change) requested(key string, digest jobs.ID) (*kernel.UniqueKey, error) {
+	before := c.uniqueRow(kernel.IdempotencyName(key), key)
+	if before == nil || sabotage.Off(sabotage.Idempotency) {
+		return nil, nil
 	}
+	if before.Digest != digest {
+		return nil, kernel.Refuse(jobs.Conflict, "idempotency key %q was used for another request within the last 24 h", key)
+	}
+	return before, nil
+}
+
+// bind stores which run a request was answered with, under its idempotency key.
+func (c *change) bind(key string, id, digest jobs.ID) {
+	c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: kernel.IdempotencyName(key), ID: id,
+		Digest: digest, Until: c.at.Add(kernel.IdempotencyLife)})
 }
 
 // held returns why a run that no person started has to wait now, and until when (zero: until it is released). d is

@@ -9,13 +9,17 @@ import (
 )
 
 // CheckIn records a run that has started and ended elsewhere, and returns it. k.ID may be zero.
-func (o *Ops) CheckIn(ctx context.Context, who Who, k kernel.CheckIn) (*kernel.Run, error) {
+func (o *Ops) CheckIn(ctx context.Context, who Who, k kernel.CheckIn) (Created, error) {
 	if k.ID.IsZero() {
 		k.ID = jobs.NewID(time.Now())
 	}
 	effect, err := o.apply(ctx, who, k)
 	if err != nil {
-		return nil, err
+		return Created{}, err
 	}
-	return effect.Runs[0], nil
+	run, err := o.whole(ctx, effect.Runs[0])
+	if err != nil {
+		return Created{}, after(err)
+	}
+	return Created{Run: run, Duplicate: effect.Existing}, nil
 }

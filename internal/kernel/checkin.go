@@ -9,7 +9,7 @@ import (
 
 // CheckIn records a run that another scheduler has started and ended, such as cron on a host: a run of a triggered job
 // that no worker of this one runs. Its end counts like any other: for alarms, jobs that follow, statistics. Repeated under
-// the same ID within a minute, it changes nothing.
+// the same ID within a minute, or the same idempotency key within IdempotencyLife, it changes nothing.
 type CheckIn struct {
 	ID     jobs.ID // of the run
 	Key    jobs.Key
@@ -17,6 +17,8 @@ type CheckIn struct {
 	Error  string // why it failed
 	Result []byte // JSON, or nil
 	Took   time.Duration
+
+	Idempotency string
 }
 
 // CheckInWorker is the worker of a run that checked in.
@@ -38,6 +40,9 @@ func (c CheckIn) Check() error {
 	if SystemKey(c.Key) {
 		return Refuse(jobs.Forbidden, "runs of %s are started by the scheduler only", c.Key)
 	}
+	if err := checkIdempotency(c.Idempotency); err != nil {
+		return err
+	}
 	switch {
 	case len(c.Error) > MaxAlarmText || CheckText("error", c.Error) != nil:
 		return Invalid("error of a check-in of job %s: %d bytes, at most %d of text are allowed", c.Key, len(c.Error), MaxAlarmText)
@@ -51,6 +56,14 @@ func (c CheckIn) Check() error {
 	return nil
 }
 
+// Digest returns a hash of the request without the run's ID: a repeated request has the same.
+func (c CheckIn) Digest() jobs.ID {
+	c.ID = jobs.ID{}
+	w := coder{buf: []byte{byte(VerbCheckIn)}}
+	wireCheckIn(&w, &c)
+	return DerivedID(string(w.buf))
+}
+
 func wireCheckIn(c *coder, k *CheckIn) {
 	c.id(&k.ID)
 	text(c, &k.Key)
@@ -58,4 +71,5 @@ func wireCheckIn(c *coder, k *CheckIn) {
 	text(c, &k.Error)
 	bytesOf(c, &k.Result)
 	signed(c, &k.Took)
+	text(c, &k.Idempotency)
 }

@@ -360,10 +360,7 @@ func (c Create) Check() error {
 	if len(c.Unique) > 200 {
 		return Invalid("unique key has %d bytes, at most 200 are allowed", len(c.Unique))
 	}
-	if len(c.Idempotency) > 200 {
-		return Invalid("idempotency key has %d bytes, at most 200 are allowed", len(c.Idempotency))
-	}
-	if err := cmp.Or(CheckText("unique key", c.Unique), CheckText("idempotency key", c.Idempotency)); err != nil {
+	if err := cmp.Or(CheckText("unique key", c.Unique), checkIdempotency(c.Idempotency)); err != nil {
 		return err
 	}
 	if c.Pin != "" {
@@ -390,6 +387,13 @@ func (c Create) Check() error {
 	}
 	own := Settings{Priority: c.Priority, Retries: c.Retries, Timeout: c.Timeout, StartWithin: c.StartWithin}
 	return own.Check()
+}
+
+func checkIdempotency(key string) error {
+	if len(key) > 200 {
+		return Invalid("idempotency key has %d bytes, at most 200 are allowed", len(key))
+	}
+	return CheckText("idempotency key", key)
 }
 
 // Digest returns a hash of the request without the run's ID and the trace, which a repeated request has of its own: two

@@ -307,7 +307,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 	case "denied":
 		return tl.denied(w)
 	case "checkin":
-		return kernel.CheckIn{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Failed: w.has("failed"), Error: w.take("error"), Result: raw(w.take("result")), Took: tl.duration(w.take("took"))}
+		return kernel.CheckIn{ID: tl.run(w.name(0)), Key: jobs.Key(w.name(1)), Failed: w.has("failed"), Error: w.take("error"), Result: raw(w.take("result")), Took: tl.duration(w.take("took")), Idempotency: w.take("request")}
 	case "openbatch", "closebatch":
 		return tl.batch(w)
 	}

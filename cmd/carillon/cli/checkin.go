@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -19,7 +20,7 @@ import (
 // jobsCheckIn records a run that another scheduler has started, such as cron on a host.
 func (a *asker) jobsCheckIn() *cobra.Command {
 	var in api.CheckIn
-	var took string
+	var took, idempotency string
 	c := &cobra.Command{Use: "check-in <key> [-- command ...]", Short: "Record a run that has ended elsewhere, such as by cron on a host", Args: cobra.MinimumNArgs(1),
 		Long: "Record a run of a triggered job that no worker runs, because another scheduler does. It counts like any other run: for alarms, jobs that follow and statistics.\n" +
 			"With a command, run it first: its exit code decides whether the run Succeeded, and is that of carillon. If the server does not answer, that is only a warning.",
@@ -35,19 +36,23 @@ func (a *asker) jobsCheckIn() *cobra.Command {
 				in.Took = &of
 			}
 			if len(args) > 1 {
-				return a.checkInAfter(ctx, args[0], args[1:], in)
+				return a.checkInAfter(ctx, args[0], args[1:], idempotency, in)
 			}
-			return a.checkIn(ctx, args[0], in)
+			return a.checkIn(ctx, args[0], idempotency, in)
 		})}
 	f := c.Flags()
 	f.BoolVar(&in.Failed, "failed", false, "it failed")
 	f.StringVar(&in.Error, "error", "", "why it failed")
 	f.StringVar(&took, "took", "", "how long it ran")
+	f.StringVar(&idempotency, "idempotency-key", "", "key that makes the request idempotent for 24 hours (default: a new one)")
 	return c
 }
 
-func (a *asker) checkIn(ctx context.Context, key string, in api.CheckIn) error {
-	got, err := a.link.do(ctx, request{method: "POST", path: jobPath(key) + "/check-in", body: in})
+func (a *asker) checkIn(ctx context.Context, key, idempotency string, in api.CheckIn) error {
+	if idempotency == "" {
+		idempotency = rand.Text()
+	}
+	got, err := a.link.repeat(ctx, request{method: "POST", path: jobPath(key) + "/check-in", key: idempotency, body: in})
 	if err != nil {
 		return a.meant(ctx, key, err)
 	}
@@ -59,7 +64,7 @@ func (a *asker) checkIn(ctx context.Context, key string, in api.CheckIn) error {
 }
 
 // checkInAfter runs a command and records how it ended.
-func (a *asker) checkInAfter(ctx context.Context, key string, command []string, in api.CheckIn) error {
+func (a *asker) checkInAfter(ctx context.Context, key string, command []string, idempotency string, in api.CheckIn) error {
 	start := time.Now()
 	run := exec.CommandContext(ctx, command[0], command[1:]...)
 	run.Cancel, run.WaitDelay = func() error { return run.Process.Signal(syscall.SIGTERM) }, time.Minute // it may clean up
@@ -76,7 +81,7 @@ func (a *asker) checkInAfter(ctx context.Context, key string, command []string, 
 	}
 	a.quiet = true
 	ctx = context.WithoutCancel(ctx) // also after an interrupt
-	if err := a.checkIn(ctx, key, in); err != nil {
+	if err := a.checkIn(ctx, key, idempotency, in); err != nil {
 		fmt.Fprintf(a.errs, "carillon: the run of %s could not be recorded: %v\n", key, err)
 	}
 	if code != 0 {
