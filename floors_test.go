@@ -40,6 +40,7 @@ var floors = []struct {
 	{0, "internal/auditfile", []string{"jobs", "internal/kernel"}},
 
 	{1, "metastore", nil},
+	{1, "metastore/ledger", []string{"metastore"}},
 	{1, "bus", nil},
 	{1, "trace", nil},
 	{1, "webhook", nil},

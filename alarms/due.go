@@ -160,6 +160,8 @@ func Title(a *kernel.Alarm) string {
 			return fmt.Sprintf("Job %s missed %d due times", about, a.Count)
 		}
 		return fmt.Sprintf("Job %s missed a due time", about)
+	case kernel.AlarmGap:
+		return fmt.Sprintf("The ledger of job %s has a gap", about)
 	case kernel.AlarmPaused:
 		return fmt.Sprintf("Job %s paused itself", about)
 	case kernel.AlarmExpected:
@@ -178,7 +180,7 @@ func severity(k kernel.AlarmKind) Severity {
 	switch k {
 	case kernel.AlarmMissed, kernel.AlarmSlow, kernel.AlarmBacklog:
 		return Warning
-	case kernel.AlarmNoWorker:
+	case kernel.AlarmNoWorker, kernel.AlarmGap:
 		return Critical
 	}
 	return Error

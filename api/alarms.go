@@ -35,7 +35,7 @@ type AlarmRule struct {
 
 // AlarmRuleFields are what may be set of a rule.
 type AlarmRuleFields struct {
-	Kind      kernel.AlarmKind `json:"kind" enum:"failed,missed,paused,expected,slow,backlog,no_worker"`
+	Kind      kernel.AlarmKind `json:"kind" enum:"failed,missed,gap,paused,expected,slow,backlog,no_worker"`
 	Jobs      []string         `json:"jobs,omitempty" maxItems:"100" doc:"Keys or patterns such as billing.*. Without jobs, apps and tags: all jobs."`
 	Apps      []string         `json:"apps,omitempty" maxItems:"100"`
 	Tags      []string         `json:"tags,omitempty" maxItems:"100"`

@@ -328,6 +328,52 @@ func TestAlarmOfAJobThatDoesNotCheckIn(t *testing.T) {
 	})
 }
 
+// A due time that a faulty leader passed over, with neither a run nor a reason, raises an alarm, which stays.
+func TestAlarmOfAGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t)
+		defer h.close()
+		for _, key := range []jobs.Key{"tick", "tock"} {
+			h.must(kernel.Register{App: "app", Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Recurring,
+				Code: kernel.Settings{Schedule: new("0 0/10 * * * *"), MaxConcurrency: new(0)}}})
+		}
+		p := called(h, kernel.AlarmRule{Name: "gap", Kind: kernel.AlarmGap})
+		time.Sleep(time.Hour + 90*time.Second)
+		h.must(kernel.Pause{Key: "tick", Reason: "stock is counted"})
+		time.Sleep(time.Hour)
+		h.must(kernel.Resume{Key: "tick"})
+		time.Sleep(2 * time.Hour)
+		p.want(t, "while each due time has a run or a reason")
+		h.stop()
+		time.Sleep(20 * time.Minute)
+		d, err := h.full.Definition(h.ctx, "default", "tick")
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := h.full.Global(h.ctx, "default")
+		if err != nil {
+			t.Fatal(err)
+		}
+		s, err := h.full.State(h.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.store = h.full
+		h.must(kernel.Fire{Key: "tick", Job: d.UID, Revision: d.Revision, Global: g.Revision, Term: s.Term, From: d.Cursor, To: d.Cursor.Add(10 * time.Minute), Origin: kernel.FromCron})
+		h.start()
+		time.Sleep(time.Minute)
+		p.want(t, "after a change of leader", "The ledger of job tick has a gap")
+		list := h.alarms(metastore.UnsettledAlarm)
+		if want := "job tick: due time " + d.Cursor.Add(10*time.Minute).UTC().Format(time.RFC3339) + " has no record."; len(list) != 1 || list[0].Text != want {
+			t.Errorf("open alarms %+v, want one with the text %q", list, want)
+		}
+		time.Sleep(24 * time.Hour)
+		if list = h.alarms(metastore.UnsettledAlarm); len(list) != 1 {
+			t.Errorf("%d alarms are open a day later, want the same one", len(list))
+		}
+	})
+}
+
 // A rule's alarms end with it, and there are no more than a hundred.
 func TestAlarmsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -28,6 +28,7 @@ type conditions struct {
 	expected  map[string]time.Time // by tenant and rule: the day that was looked at, by its time
 	silentAt  map[string]time.Time // by tenant and rule: the last look
 	succeeded map[kernel.Ref]time.Time
+	gaps      map[alarmTarget]*gapSearch // by rule
 }
 
 type baseline struct {
@@ -76,6 +77,8 @@ func (l *conditions) find(ctx context.Context, list []*kernel.AlarmSettings, uns
 				err = l.slow(ctx, s.Tenant, r, now, holds)
 			case kernel.AlarmExpected:
 				looked, err = l.late(ctx, s.Tenant, r, now, open, holds)
+			case kernel.AlarmGap:
+				looked, err = false, l.gap(ctx, s.Tenant, r, now)
 			case kernel.AlarmPaused:
 				err = l.paused(ctx, s.Tenant, r, open, holds)
 			default:

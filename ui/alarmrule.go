@@ -56,6 +56,7 @@ func (k alarmKind) OfApps() bool { return k.Kind.OfApps() }
 var alarmKinds = []alarmKind{
 	{kernel.AlarmFailed, "Failed", "runs of a job failed for good", ""},
 	{kernel.AlarmMissed, "Missed", "due times of a job were missed", ""},
+	{kernel.AlarmGap, "Gap", "the ledger of a job has a due time with neither a run nor a reason", ""},
 	{kernel.AlarmPaused, "Paused itself", "a job paused itself because its runs failed", ""},
 	{kernel.AlarmExpected, "Expected", "a job has not succeeded by a time of day, or for a while", "Or: has not succeeded for"},
 	{kernel.AlarmSlow, "Slow", "a run takes longer than the job's runs do on average", "Runs that take less are not slow"},

@@ -20,6 +20,7 @@ type AlarmKind string
 const (
 	AlarmFailed   AlarmKind = "failed"    // runs of a job failed for good: InRow of them without a success between
 	AlarmMissed   AlarmKind = "missed"    // due times passed that the scheduler did not fire
+	AlarmGap      AlarmKind = "gap"       // the ledger of a job has a due time with neither a run nor a reason
 	AlarmPaused   AlarmKind = "paused"    // a job has paused itself because its runs failed
 	AlarmExpected AlarmKind = "expected"  // a job has not succeeded on a day by a time of day, or for a time
 	AlarmSlow     AlarmKind = "slow"      // a run takes Factor times as long as the job's runs do on average
@@ -28,7 +29,7 @@ const (
 )
 
 // AlarmKinds are all kinds, in the order of menus.
-var AlarmKinds = []AlarmKind{AlarmFailed, AlarmMissed, AlarmPaused, AlarmExpected, AlarmSlow, AlarmBacklog, AlarmNoWorker}
+var AlarmKinds = []AlarmKind{AlarmFailed, AlarmMissed, AlarmGap, AlarmPaused, AlarmExpected, AlarmSlow, AlarmBacklog, AlarmNoWorker}
 
 // OfApps reports whether alarms of the kind are about an app, and not about a job.
 func (k AlarmKind) OfApps() bool { return k == AlarmBacklog || k == AlarmNoWorker }

@@ -380,3 +380,22 @@ func (r *Report) Summary() string {
 	}
 	return fmt.Sprintf("tenant %s, %s, from %s until before %s", r.Header.Tenant, what, stamp(r.Header.From), stamp(r.Header.To))
 }
+
+// Check compares the records of one job with the due times of its schedules. Of a header it needs Tenant, From, To and
+// Calendars. The texts of problems have no number of a line.
+func (h *Header) Check(job *Job, records []Record) (*Report, error) {
+	r := &Report{Header: *h, Records: uint64(len(records))}
+	w, err := newWalk(h, job)
+	if err != nil {
+		return nil, err
+	}
+	calendars := h.compiled()
+	for _, rec := range records {
+		w.take(r, calendars, 0, rec)
+	}
+	w.end(r)
+	for i, text := range r.Problems {
+		r.Problems[i] = strings.TrimPrefix(text, "line 0: ")
+	}
+	return r, nil
+}

@@ -279,6 +279,7 @@ func (a *asker) alarmRulesSet() *cobra.Command {
 		Long: "Create a rule, or replace the one of that name. Without --job, --app and --tag it is about all jobs. The kinds:\n\n" +
 			"  failed     runs failed for good: --in-row of them without a success between\n" +
 			"  missed     due times were missed\n" +
+			"  gap        the ledger of a job has a due time with neither a run nor a reason\n" +
 			"  paused     a job has paused itself\n" +
 			"  expected   a job has not succeeded in the 24 hours before --at, or for --after\n" +
 			"  slow       a run takes --factor times as long as on average, and at least --after\n" +
@@ -315,7 +316,7 @@ func (a *asker) alarmRulesSet() *cobra.Command {
 			return a.show(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("rule %s is set", args[0]) }})
 		})}
 	f := c.Flags()
-	f.StringVar(&kind, "kind", "failed", "failed, missed, paused, expected, slow, backlog or no_worker")
+	f.StringVar(&kind, "kind", "failed", "failed, missed, gap, paused, expected, slow, backlog or no_worker")
 	f.StringSliceVar(&r.Jobs, "job", nil, "key of a job, or a pattern such as 'billing.*'; repeatable")
 	f.StringSliceVar(&r.Apps, "app", nil, "an app; repeatable")
 	f.StringSliceVar(&r.Tags, "tag", nil, "a tag; repeatable")
