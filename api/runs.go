@@ -119,6 +119,7 @@ type listInput struct {
 	State  stateName `query:"state"`
 	Worker string    `query:"worker" maxLength:"300"`
 	Parent string    `query:"parent" format:"uuid"`
+	Batch  string    `query:"batch" format:"uuid" doc:"The batch that they are in."`
 	Origin string    `query:"origin" enum:"cron,misfire,code,person,api,retry,parent,backfill"`
 	Code   string    `query:"code" maxLength:"64" doc:"Error code of the last attempt."`
 	App    string    `query:"app" maxLength:"200" doc:"Runs of this worker group."`
@@ -250,6 +251,11 @@ func (a *API) list(ctx context.Context, in *listInput) (*struct{ Body runList },
 	}
 	if in.State != "" {
 		if q.State, err = kernel.ParseState(string(in.State)); err != nil {
+			return nil, err
+		}
+	}
+	if in.Batch != "" {
+		if q.Batch, err = jobs.ParseID(in.Batch); err != nil {
 			return nil, err
 		}
 	}

@@ -151,6 +151,7 @@ type RunQuery struct {
 	State  jobs.State
 	Worker string
 	Parent jobs.ID
+	Batch  jobs.ID // that they are in
 	Origin kernel.Origin
 	Cause  kernel.Cause
 	Code   string     // of the last attempt's failure

@@ -57,6 +57,7 @@ func (q *RunQuery) Matches(run *kernel.Run) bool {
 		(q.Job == "" || run.Key == q.Job) &&
 		(q.Worker == "" || run.Worker == q.Worker) &&
 		(q.Parent.IsZero() || run.Parent == q.Parent) &&
+		(q.Batch.IsZero() || run.Batch == q.Batch) &&
 		(q.Origin == "" || run.Origin == q.Origin) &&
 		(q.Cause == "" || run.Cause == q.Cause) &&
 		(q.Code == "" || run.Code() == q.Code) &&

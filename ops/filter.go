@@ -23,7 +23,7 @@ const maxTagged = 5_000
 // Any reports whether it filters at all.
 func (f *RunFilter) Any() bool {
 	q := &f.RunQuery
-	return q.Job != "" || q.State != kernel.New || q.Worker != "" || !q.Parent.IsZero() || q.Origin != "" || q.Cause != "" || q.Code != "" ||
+	return q.Job != "" || q.State != kernel.New || q.Worker != "" || !q.Parent.IsZero() || !q.Batch.IsZero() || q.Origin != "" || q.Cause != "" || q.Code != "" ||
 		q.App != "" || q.Match != "" || len(q.Args) > 0 || f.Tag != "" || !q.From.IsZero()
 }
 
@@ -39,6 +39,15 @@ func (o *Ops) FilterRuns(ctx context.Context, who Who, f RunFilter) (metastore.P
 // runQuery resolves a filter to one that the store knows.
 func (o *Ops) runQuery(ctx context.Context, who Who, f RunFilter) (metastore.RunQuery, error) {
 	q := f.RunQuery
+	if !q.Batch.IsZero() {
+		b, err := batchOf(ctx, o.store, who.tenant(), q.Batch)
+		if err != nil {
+			return q, err
+		}
+		if q.From.Before(b.Opened) { // no run of it is older
+			q.From = b.Opened
+		}
+	}
 	if f.Tag == "" && len(q.Args) == 0 {
 		return q, nil
 	}

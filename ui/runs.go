@@ -40,9 +40,9 @@ type runsPage struct {
 
 // runFilter is the filter in the URL, as it was typed.
 type runFilter struct {
-	State, Job, App, Tag, Worker, Origin, Parent, From, To, Zone, Code, Arg string
-	Cursor                                                                  string
-	Back                                                                    []string // cursors of the pages before this one, "" for the first
+	State, Job, App, Tag, Worker, Origin, Parent, Batch, From, To, Zone, Code, Arg string
+	Cursor                                                                         string
+	Back                                                                           []string // cursors of the pages before this one, "" for the first
 }
 
 // stateTab is one state and how many runs are in it.
@@ -67,7 +67,7 @@ const (
 
 func filterOf(q url.Values) runFilter {
 	get := func(name string) string { return strings.TrimSpace(q.Get(name)) }
-	f := runFilter{State: get("state"), Job: get("job"), App: get("app"), Tag: get("tag"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"),
+	f := runFilter{State: get("state"), Job: get("job"), App: get("app"), Tag: get("tag"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"), Batch: get("batch"),
 		From: get("from"), To: get("to"), Zone: get("zone"), Code: get("code"), Arg: get("arg"), Cursor: q.Get("cursor"), Back: q["back"]}
 	switch { // the browser fills in the viewer's zone only if the URL has no time
 	case f.From == "" && f.To == "":
@@ -81,13 +81,13 @@ func filterOf(q url.Values) runFilter {
 
 // Any reports whether a field other than the state filters the list.
 func (f runFilter) Any() bool {
-	return f.Job != "" || f.App != "" || f.Tag != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.From != "" || f.To != "" || f.Code != "" || f.Arg != ""
+	return f.Job != "" || f.App != "" || f.Tag != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.Batch != "" || f.From != "" || f.To != "" || f.Code != "" || f.Arg != ""
 }
 
 // values returns the filter without the position in the list.
 func (f runFilter) values() url.Values {
 	v := url.Values{}
-	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "from": f.From, "to": f.To, "zone": f.Zone, "code": f.Code, "arg": f.Arg} {
+	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "batch": f.Batch, "from": f.From, "to": f.To, "zone": f.Zone, "code": f.Code, "arg": f.Arg} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -152,6 +152,11 @@ func (f runFilter) query() (q ops.RunFilter, faults []string) {
 	}
 	if f.Parent != "" {
 		if q.Parent, err = jobs.ParseID(f.Parent); err != nil {
+			wrong(err)
+		}
+	}
+	if f.Batch != "" {
+		if q.Batch, err = jobs.ParseID(f.Batch); err != nil {
 			wrong(err)
 		}
 	}

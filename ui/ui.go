@@ -192,6 +192,8 @@ func New(c Config) *UI {
 		{"GET /alarms/rules/{name}", ops.Viewer, u.alarmRule},
 		{"POST /alarms/rules/{name}", ops.Admin, u.setAlarmRule},
 		{"POST /alarms/rules/{name}/delete", ops.Admin, u.dropAlarmRule},
+		{"GET /batches", ops.Viewer, u.batches},
+		{"POST /batches/{id}/close", ops.Operator, u.closeBatch},
 		{"GET /outbox", ops.Viewer, u.outbox},
 		{"POST /outbox", ops.Operator, u.changeRefused},
 		{"GET /cluster", ops.Viewer, u.cluster},

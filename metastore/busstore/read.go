@@ -87,7 +87,7 @@ func (s *store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kerne
 // Runs lists runs. A page may be shorter than asked for, if a full one is more than the bus carries.
 func (s *store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
 	r, rows, err := ask[*kernel.Run](ctx, s, askRuns, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
-		Parent: q.Parent, Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
+		Parent: q.Parent, Batch: q.Batch, Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
 		App: q.App, Match: q.Match, Keys: q.Jobs, Args: q.Args})
 	return metastore.Page{Runs: rows, Next: r.Next, Searched: r.Searched}, err
 }

@@ -416,7 +416,7 @@ func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]by
 	if len(q.Args) > metastore.MaxArgs {
 		return nil, kernel.Invalid("a list of runs by %d arguments, at most %d are allowed", len(q.Args), metastore.MaxArgs)
 	}
-	want := metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent,
+	want := metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent, Batch: q.Batch,
 		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
 		App: q.App, Match: q.Match, Jobs: q.Keys, Args: q.Args}
 	for {

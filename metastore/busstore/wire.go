@@ -73,6 +73,7 @@ type question struct {
 	State   jobs.State      `json:"state,omitzero"`
 	Worker  string          `json:"worker,omitzero"`
 	Parent  jobs.ID         `json:"parent,omitzero"`
+	Batch   jobs.ID         `json:"batch,omitzero"`
 	Origin  kernel.Origin   `json:"origin,omitzero"`
 	From    time.Time       `json:"from,omitzero"`
 	To      time.Time       `json:"to,omitzero"`

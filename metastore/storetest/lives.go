@@ -239,7 +239,7 @@ func dump(t *testing.T, h Harness) []string {
 		for _, q := range []metastore.RunQuery{
 			{Cause: kernel.ByPause}, {State: jobs.Failed, Cause: kernel.ByError}, {Cause: kernel.ByTimeout}, {State: jobs.Terminated, Cause: kernel.ByPoison},
 			{}, {State: jobs.Failed}, {State: jobs.Terminated}, {State: jobs.Succeeded}, {Job: "free"}, {Job: "shared"}, {Worker: "w1"},
-			{Job: "single", State: jobs.Enqueued}, {Origin: kernel.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
+			{Job: "single", State: jobs.Enqueued}, {Origin: kernel.FromCron}, {From: Start.Add(time.Minute)}, {Parent: runID("0")}, {Batch: runID("0")}, {To: now.Add(-time.Minute), State: jobs.Skipped},
 			{App: "app"}, {Match: "s*"}, {Match: "*", State: jobs.Terminated}, {Jobs: []jobs.Key{"free", "single"}}, {Jobs: []jobs.Key{}},
 			{Args: []metastore.Arg{{Path: "c", Value: "x"}}}, {Args: []metastore.Arg{{Path: "n", Value: "1"}}, State: jobs.Succeeded},
 		} {

@@ -123,7 +123,7 @@ func furnished(t *testing.T) *furnishings {
 		{"new-http", "/new"}, {"new-command", "/new/command"},
 		{"bulk-pause", "/bulk/jobs/pause?q=shop.*"}, {"bulk-resume", "/bulk/jobs/resume?q=shop.*"}, {"bulk-trigger", "/bulk/jobs/trigger?q=shop.*"}, {"bulk-delete", "/bulk/jobs/delete?q=shop.*"},
 		{"bulk-cancel", "/bulk/runs/cancel?job=shop.*"}, {"bulk-retry", "/bulk/runs/retry?job=shop.*"},
-		{"runs", "/runs"}, {"runs-filtered", "/runs?state=Terminated&job=shop.*&from=2026-01-01T00%3A00&zone=UTC"}, {"runs-invalid", "/runs?job=a+b&from=x"},
+		{"runs", "/runs"}, {"runs-filtered", "/runs?state=Terminated&job=shop.*&from=2026-01-01T00%3A00&zone=UTC"}, {"runs-invalid", "/runs?job=a+b&from=x"}, {"batches", "/batches"},
 		{"run-failed", "/runs/" + bad.ID.String()}, {"run-busy", "/runs/" + busy.ID.String()}, {"run-graph", "/runs/" + first.ID.String()},
 		{"alarms", "/alarms"}, {"alarm-targets-new", "/alarms/targets/new"}, {"alarm-target-new", "/alarms/targets/new?kind=email"}, {"alarm-target", "/alarms/targets/duty"},
 		{"alarm-rules-new", "/alarms/rules/new"}, {"alarm-rule-new", "/alarms/rules/new?kind=expected"}, {"alarm-rule", "/alarms/rules/billing-nights"},

@@ -46,7 +46,7 @@ func stateOf(text string) (string, error) {
 }
 
 func (a *asker) runsList() *cobra.Command {
-	var job, app, tag, match, state, worker, origin, code, parent, since, cursor string
+	var job, app, tag, match, state, worker, origin, code, parent, batch, since, cursor string
 	var args []string
 	var limit int
 	var every watch
@@ -60,8 +60,13 @@ func (a *asker) runsList() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if batch != "" {
+				if batch, err = a.someBatch(ctx, batch); err != nil {
+					return err
+				}
+			}
 			q := url.Values{}
-			for name, text := range map[string]string{"job": job, "app": app, "tag": tag, "match": match, "state": state, "worker": worker, "origin": origin, "code": code, "parent": parent, "cursor": cursor} {
+			for name, text := range map[string]string{"job": job, "app": app, "tag": tag, "match": match, "state": state, "worker": worker, "origin": origin, "code": code, "parent": parent, "batch": batch, "cursor": cursor} {
 				set(q, name, text)
 			}
 			for _, arg := range args {
@@ -106,6 +111,7 @@ func (a *asker) runsList() *cobra.Command {
 	f.StringArrayVar(&args, "arg", nil, "only runs with this argument, such as 'customer=c7'; its job declares it as searchable")
 	f.StringVar(&origin, "origin", "", "only runs of this origin: cron, misfire, code, api, person, retry, parent or backfill")
 	f.StringVar(&parent, "parent", "", "only children of this run")
+	f.StringVar(&batch, "batch", "", "only runs of this batch, by its ID or name")
 	f.StringVar(&since, "since", "", "only runs created within this time, such as 24h or 7d")
 	f.StringVar(&cursor, "cursor", "", "continue an earlier list")
 	f.IntVarP(&limit, "limit", "n", 20, "how many at most")
