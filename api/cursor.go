@@ -48,6 +48,6 @@ func (a *API) unsealed(ctx context.Context, q *ops.RunFilter, text string) (stri
 
 func seal(key []byte, asker ops.Who, q *ops.RunFilter, cursor string) []byte {
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%q %q %d %q %s %q %d %d %q %q %q %q %q %q", asker.Tenant, q.Job, q.State, q.Worker, q.Parent, q.Origin, q.From.UnixNano(), q.To.UnixNano(), q.Code, q.App, q.Match, q.Tag, q.Args, cursor)
+	fmt.Fprintf(mac, "%q %q %d %q %s %s %q %d %d %q %q %q %q %q %q", asker.Tenant, q.Job, q.State, q.Worker, q.Parent, q.Batch, q.Origin, q.From.UnixNano(), q.To.UnixNano(), q.Code, q.App, q.Match, q.Tag, q.Args, cursor)
 	return mac.Sum(nil)[:sealLen]
 }

@@ -3,6 +3,7 @@ package controlplane
 import (
 	"context"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/alarms"
@@ -18,11 +19,14 @@ const (
 	fewRuns    = 5
 	// baselineFor is how long a baseline is used.
 	baselineFor = 10 * time.Minute
+	// workersKnown is how long a leader waits for the workers to report before it misses any.
+	workersKnown = 20 * time.Second
 )
 
 // conditions are looked at by the leader: what holds raises an alarm, and what does not hold any more ends it.
 type conditions struct {
 	cp        *ControlPlane
+	since     time.Time // the first look of the term
 	at        time.Time
 	baselines map[kernel.Ref]baseline
 	expected  map[string]time.Time // by tenant and rule: the day that was looked at, by its time
@@ -57,6 +61,10 @@ func (l *conditions) find(ctx context.Context, list []*kernel.AlarmSettings, uns
 		}
 	}
 	holds := map[found]string{}
+	if l.since.IsZero() {
+		l.since, l.expected = now, map[string]time.Time{}
+	}
+	days := map[string]time.Time{} // for l.expected, once all is raised
 	sure := map[alarmTarget]bool{} // rules, by tenant, all of whose conditions were looked at
 	backlog, err := l.cp.cfg.Store.Backlog(ctx)
 	if err != nil {
@@ -71,12 +79,16 @@ func (l *conditions) find(ctx context.Context, list []*kernel.AlarmSettings, uns
 			}
 			looked := true
 			switch r.Kind {
-			case kernel.AlarmBacklog, kernel.AlarmNoWorker:
+			case kernel.AlarmBacklog:
 				l.waiting(s.Tenant, r, backlog, now, holds)
+			case kernel.AlarmNoWorker:
+				if looked = now.Sub(l.since) >= workersKnown; looked {
+					l.waiting(s.Tenant, r, backlog, now, holds)
+				}
 			case kernel.AlarmSlow:
 				err = l.slow(ctx, s.Tenant, r, now, holds)
 			case kernel.AlarmExpected:
-				looked, err = l.late(ctx, s.Tenant, r, now, open, holds)
+				looked, err = l.late(ctx, s.Tenant, r, now, open, holds, days)
 			case kernel.AlarmGap:
 				looked, err = false, l.gap(ctx, s.Tenant, r, now)
 			case kernel.AlarmPaused:
@@ -97,6 +109,7 @@ func (l *conditions) find(ctx context.Context, list []*kernel.AlarmSettings, uns
 			}
 		}
 	}
+	maps.Copy(l.expected, days)
 	for key, a := range open {
 		if _, still := holds[key]; !still && sure[alarmTarget{key.tenant, key.rule}] {
 			if err := l.cp.endAlarm(ctx, a, "it does not hold any more"); err != nil {
@@ -205,15 +218,12 @@ func (l *conditions) baseline(ctx context.Context, tenant jobs.Tenant, key jobs.
 
 // late looks for jobs that have not succeeded in time. That is looked at once a day for all of its jobs, and then for
 // those with an alarm.
-func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time, open map[found]*kernel.Alarm, holds map[found]string) (looked bool, err error) {
+func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time, open map[found]*kernel.Alarm, holds map[found]string, days map[string]time.Time) (looked bool, err error) {
 	if r.At == "" {
 		return l.silent(ctx, tenant, r, now, open, holds)
 	}
 	from, by := alarms.Expected(r, now)
 	name := string(tenant) + "/" + r.Name
-	if l.expected == nil {
-		l.expected = map[string]time.Time{}
-	}
 	all := !l.expected[name].Equal(by)
 	q := metastore.DefinitionQuery{Tenant: tenant}
 	if !all {
@@ -231,7 +241,10 @@ func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.Ala
 		return false, err
 	}
 	for _, d := range list {
-		if !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) || r.Edited.After(by) {
+		if !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) {
+			continue
+		}
+		if r.Edited.After(by) && open[found{tenant, r.Name, d.Key, ""}] == nil { // an edit ends no alarm, and raises none
 			continue
 		}
 		page, err := l.cp.cfg.Store.Runs(ctx, metastore.RunQuery{Tenant: tenant, Job: d.Key, State: jobs.Succeeded, Limit: 1})
@@ -247,7 +260,7 @@ func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.Ala
 		}
 		holds[found{tenant, r.Name, d.Key, ""}] = fmt.Sprintf("A run was to succeed by %s. %s", by.Format("15:04 MST on January 2"), text)
 	}
-	l.expected[name] = by
+	days[name] = by
 	return true, nil
 }
 

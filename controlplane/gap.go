@@ -52,10 +52,7 @@ func (l *conditions) gap(ctx context.Context, tenant jobs.Tenant, r *kernel.Alar
 			return err
 		}
 		report, err := s.head.Check(&part.Job, part.Records)
-		if err != nil {
-			return err
-		}
-		if len(report.Problems) == 0 {
+		if err != nil || len(report.Problems) == 0 { // a schedule that this process cannot read is a trouble of its own
 			continue
 		}
 		text := report.Problems[0]

@@ -211,6 +211,9 @@ func (c *change) alarmed(kind kernel.AlarmKind, f finding) {
 	}
 }
 
+// ofAnother reports whether a count, of what is not yet an alarm, is that of a deleted rule with the same name.
+func ofAnother(a *kernel.Alarm, r *kernel.AlarmRule) bool { return a.Pending && a.Kind != r.Kind }
+
 // raise opens an alarm, or adds what was found to the open one.
 func (c *change) raise(r *kernel.AlarmRule, f finding) {
 	key := f.job
@@ -219,7 +222,7 @@ func (c *change) raise(r *kernel.AlarmRule, f finding) {
 	}
 	a, _ := c.tx.Get(kernel.OpenAlarmRef(c.env.Tenant, r.Name, key, f.app)).(*kernel.Alarm)
 	next := kernel.Alarm{Tenant: c.env.Tenant, Rule: r.Name, Kind: r.Kind, Job: key, App: f.app, Since: c.at, Pending: true}
-	if a != nil {
+	if a != nil && !ofAnother(a, r) {
 		next = *a
 	}
 	next.Last, next.Text, next.Run, next.Succeeded = c.at, f.text, f.run, time.Time{}
@@ -279,7 +282,7 @@ func (c *change) raiseAlarm(k kernel.RaiseAlarm) error {
 	if s.Rule(k.Rule).Kind.OfApps() {
 		job = ""
 	}
-	if c.tx.Get(kernel.OpenAlarmRef(c.env.Tenant, k.Rule, job, k.App)) != nil {
+	if a, _ := c.tx.Get(kernel.OpenAlarmRef(c.env.Tenant, k.Rule, job, k.App)).(*kernel.Alarm); a != nil && !ofAnother(a, s.Rule(k.Rule)) {
 		c.effect.Existing = true
 		return nil
 	}

@@ -123,9 +123,14 @@ func (q *Quota) create(ctx context.Context, s Store, e *kernel.Envelope, k *kern
 	if err := q.memory.admit(len(k.Args)); err != nil {
 		return err
 	}
-	if err := q.tenant(ctx, s, e.Tenant); err != nil {
+	if err := q.payer(ctx, s, e, k); err != nil { // before the tenant's: what is refused here must not count there
 		return err
 	}
+	return q.tenant(ctx, s, e.Tenant)
+}
+
+// payer applies the server's limits of a payer's and a tenant's waiting runs.
+func (q *Quota) payer(ctx context.Context, s Store, e *kernel.Envelope, k *kernel.Create) error {
 	app := ""
 	if strings.HasPrefix(e.Actor, "worker:") {
 		d, err := s.Definition(ctx, e.Tenant, k.Key)

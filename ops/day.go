@@ -197,7 +197,7 @@ func (d *days) plan(def *kernel.Definition, row *DayRow) {
 		return
 	}
 	same := sameTimes{p.Schedule, p.Zone, strings.Join(p.Calendars, "\x00"), p.Start, p.End, p.Gap, p.Twice}
-	alone := def.Paused != nil || def.FixedDelay() || !schedule.SameForAll(p.Schedule)
+	alone := def.Paused != nil || p.TTL != 0 || def.FixedDelay() || !schedule.SameForAll(p.Schedule)
 	planned, known := d.known[same]
 	if !known || alone {
 		from := d.now
