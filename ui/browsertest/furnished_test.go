@@ -86,6 +86,18 @@ func furnished(t *testing.T) *furnishings {
 	must(err)
 	_, err = h.Ops().Trigger(ctx, ann, kernel.Create{Key: "shop.charge", Delay: 3 * time.Hour})
 	must(err)
+	for i, name := range []string{"payroll 2026-11", "a batch with a rather long name that has to break on narrow screens", ""} {
+		batch, err := h.Ops().OpenBatch(ctx, ann, kernel.OpenBatch{ID: jobs.NewID(time.Now()), Name: name, Then: "flow.clean"})
+		must(err)
+		for range 3 + i {
+			_, err = h.Ops().Trigger(ctx, ann, kernel.Create{Key: "shop.charge", Batch: batch.ID, Args: []byte(`{"customer":"c2","cents":` + []string{"1", "-1"}[i%2] + `}`)})
+			must(err)
+		}
+		if i < 2 {
+			_, err = h.Ops().CloseBatch(ctx, ann, batch.ID)
+			must(err)
+		}
+	}
 	first := h.start("flow.extract", "")
 	h.becomes(bad.ID, jobs.Terminated)
 	h.becomes(busy.ID, jobs.Processing)
