@@ -61,19 +61,19 @@ func (u *UI) day(r *http.Request, v visitor) (answer, error) {
 		return answer{}, err
 	}
 	now, zone := u.ops.Now(), location(cmp.Or(p.Zone, "UTC"))
-	from, err := time.ParseInLocation(time.DateOnly, cmp.Or(p.Date, now.In(zone).Format(time.DateOnly)), zone)
+	date, err := time.Parse(time.DateOnly, cmp.Or(p.Date, now.In(zone).Format(time.DateOnly)))
 	if err != nil {
 		return answer{}, kernel.Invalid("invalid day %.40q: want YYYY-MM-DD", p.Date)
 	}
-	year, month, day := from.Date()
-	p.Date = from.Format(time.DateOnly)
-	p.Day, err = u.ops.Day(r.Context(), v.Who, ops.DayQuery{From: from, To: time.Date(year, month, day+1, 0, 0, 0, 0, zone), App: p.App, After: r.FormValue("after")})
+	before, behind := date.AddDate(0, 0, -1), date.AddDate(0, 0, 1)
+	p.Date = date.Format(time.DateOnly)
+	p.Day, err = u.ops.Day(r.Context(), v.Who, ops.DayQuery{From: beginOf(date, zone), To: beginOf(behind, zone), App: p.App, After: r.FormValue("after")})
 	if err != nil {
 		return answer{}, err
 	}
-	p.Before, p.Behind = p.at(time.Date(year, month, day-1, 0, 0, 0, 0, zone), p.App, ""), p.at(time.Date(year, month, day+1, 0, 0, 0, 0, zone), p.App, "")
+	p.Before, p.Behind = p.at(before, p.App, ""), p.at(behind, p.App, "")
 	if p.Next != "" {
-		p.NextPage = p.at(from, p.App, p.Next)
+		p.NextPage = p.at(date, p.App, p.Next)
 	}
 	p.Old = p.Hours[0].Before(p.Known)
 	for _, at := range p.Hours {
@@ -82,7 +82,7 @@ func (u *UI) day(r *http.Request, v visitor) (answer, error) {
 	for _, row := range p.Rows {
 		line := dayRow{DayRow: row, Name: string(row.Job), Path: u.base + "/jobs/" + string(row.Job)}
 		if row.Job == "" {
-			line.Name, line.Path = cmp.Or(row.App, "no app"), u.base+"/forecast/day"+p.at(from, row.App, "")
+			line.Name, line.Path = cmp.Or(row.App, "no app"), u.base+"/forecast/day"+p.at(date, row.App, "")
 		}
 		for i, h := range row.Hours {
 			line.Cells = append(line.Cells, dayCell{h, p.Heads[i], dayCount{h.Ran, u.runsIn(&row, jobs.Succeeded, p.Hours[i])}, dayCount{h.Failed, u.runsIn(&row, jobs.Terminated, p.Hours[i])}})
@@ -90,6 +90,16 @@ func (u *UI) day(r *http.Request, v visitor) (answer, error) {
 		p.Table = append(p.Table, line)
 	}
 	return answer{page: "day", title: "Day " + p.Date, data: p}, nil
+}
+
+// beginOf is the first instant of a date in a zone: not midnight, where clocks are set forward then.
+func beginOf(date time.Time, zone *time.Location) time.Time {
+	year, month, day := date.Date()
+	begin := time.Date(year, month, day, 0, 0, 0, 0, zone)
+	for begin.Format(time.DateOnly) < date.Format(time.DateOnly) {
+		begin = begin.Add(15 * time.Minute)
+	}
+	return begin
 }
 
 // at returns the query of another page of the calendar.

@@ -33,6 +33,13 @@ func TestDay(t *testing.T) {
 	if _, body = s.get("/forecast"); !strings.Contains(body, `href="/forecast/day"`) {
 		t.Error("the forecast has no link to it")
 	}
+	// In Havana there is no midnight on this day: it begins at one o'clock.
+	for at, links := range map[string][2]string{"2027-03-13": {"2027-03-12", "2027-03-14"}, "2027-03-14": {"2027-03-13", "2027-03-15"}} {
+		r, body := s.get("/forecast/day?zone=America/Havana&day=" + at)
+		if r.StatusCode != http.StatusOK || !strings.Contains(body, "day="+links[0]) || !strings.Contains(body, "day="+links[1]) {
+			t.Errorf("%s in Havana: %s, want links to %q: %s", at, r.Status, links, body)
+		}
+	}
 	for _, path := range []string{"/forecast/day?day=2026-13-01", "/forecast/day?day=%3Cb%3E", "/forecast/day?zone=Nowhere"} {
 		if r, _ := s.get(path); r.StatusCode != http.StatusUnprocessableEntity {
 			t.Errorf("%s: %s", path, r.Status)
