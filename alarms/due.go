@@ -55,7 +55,8 @@ func QuietUntil(r *kernel.AlarmRule, now time.Time) time.Time {
 	}
 	local := now.In(zone(r))
 	for day := -1; day <= 0; day++ { // hours may begin the day before
-		y, m, d := local.AddDate(0, 0, day).Date()
+		y, m, d := local.Date() // and not of a day before at this time, which may not exist there
+		d += day
 		begin := time.Date(y, m, d, 0, from, 0, 0, local.Location())
 		if from > to {
 			d++
@@ -94,9 +95,9 @@ func Expected(r *kernel.AlarmRule, now time.Time) (from, by time.Time) {
 	at, _ := kernel.TimeOfDay(r.At)
 	local := now.In(zone(r))
 	for day := 0; ; day-- {
-		y, m, d := local.AddDate(0, 0, day).Date()
-		if by = time.Date(y, m, d, 0, at, 0, 0, local.Location()); !now.Before(by) {
-			return time.Date(y, m, d-1, 0, at, 0, 0, local.Location()), by
+		y, m, d := local.Date()
+		if by = time.Date(y, m, d+day, 0, at, 0, 0, local.Location()); !now.Before(by) {
+			return time.Date(y, m, d+day-1, 0, at, 0, 0, local.Location()), by
 		}
 	}
 }

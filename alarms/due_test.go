@@ -57,8 +57,9 @@ func TestQuietUntil(t *testing.T) {
 		{"22:00", "07:00", "", "2026-11-28T06:59:59Z", "2026-11-28T07:00:00Z"},
 		{"22:00", "07:00", "", "2026-11-28T07:00:00Z", ""},
 		{"22:00", "07:00", "Europe/Berlin", "2026-11-27T21:30:00Z", "2026-11-28T06:00:00Z"},
-		{"22:00", "07:00", "Europe/Berlin", "2026-10-24T21:30:00Z", "2026-10-25T06:00:00Z"}, // an hour longer
-		{"22:00", "07:00", "Europe/Berlin", "2026-03-28T21:30:00Z", "2026-03-29T05:00:00Z"}, // an hour shorter
+		{"22:00", "07:00", "Europe/Berlin", "2026-10-24T21:30:00Z", "2026-10-25T06:00:00Z"},    // an hour longer
+		{"22:00", "07:00", "Europe/Berlin", "2026-03-28T21:30:00Z", "2026-03-29T05:00:00Z"},    // an hour shorter
+		{"22:00", "07:00", "America/Santiago", "2026-09-07T03:30:00Z", "2026-09-07T10:00:00Z"}, // at 00:30, a time that the day before did not have
 		{"12:00", "13:30", "", "2026-11-27T13:00:00Z", "2026-11-27T13:30:00Z"},
 		{"12:00", "12:00", "", "2026-11-27T12:00:00Z", ""},
 		{"", "", "", "2026-11-27T12:00:00Z", ""},
@@ -81,16 +82,17 @@ func TestQuietUntil(t *testing.T) {
 
 // A job is expected within the 24 hours up to the last time of day, in the rule's zone.
 func TestExpected(t *testing.T) {
-	for _, c := range []struct{ now, from, by string }{
-		{"2026-11-27T04:59:59Z", "2026-11-25T05:00:00Z", "2026-11-26T05:00:00Z"},
-		{"2026-11-27T05:00:00Z", "2026-11-26T05:00:00Z", "2026-11-27T05:00:00Z"},
-		{"2026-10-25T05:00:00Z", "2026-10-24T04:00:00Z", "2026-10-25T05:00:00Z"}, // that day has 25 hours
+	for _, c := range []struct{ at, zone, now, from, by string }{
+		{"06:00", "Europe/Berlin", "2026-11-27T04:59:59Z", "2026-11-25T05:00:00Z", "2026-11-26T05:00:00Z"},
+		{"06:00", "Europe/Berlin", "2026-11-27T05:00:00Z", "2026-11-26T05:00:00Z", "2026-11-27T05:00:00Z"},
+		{"06:00", "Europe/Berlin", "2026-10-25T05:00:00Z", "2026-10-24T04:00:00Z", "2026-10-25T05:00:00Z"},    // that day has 25 hours
+		{"23:00", "America/Santiago", "2026-09-07T03:30:00Z", "2026-09-06T03:00:00Z", "2026-09-07T02:00:00Z"}, // at 00:30, a time that the day before did not have
 	} {
 		now, err := time.Parse(time.RFC3339, c.now)
 		if err != nil {
 			t.Fatal(err)
 		}
-		from, by := alarms.Expected(&kernel.AlarmRule{At: "06:00", Zone: "Europe/Berlin"}, now)
+		from, by := alarms.Expected(&kernel.AlarmRule{At: c.at, Zone: c.zone}, now)
 		if got := from.UTC().Format(time.RFC3339) + " " + by.UTC().Format(time.RFC3339); got != c.from+" "+c.by {
 			t.Errorf("at %s: %s, want %s %s", c.now, got, c.from, c.by)
 		}

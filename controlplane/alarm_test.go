@@ -292,10 +292,35 @@ func TestAlarmsOfConditions(t *testing.T) {
 		p.want(t, "on the first day")
 		time.Sleep(24 * time.Hour)
 		p.want(t, "on the second day", "Job close has not succeeded in time")
+		h.must(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "by-six", Kind: kernel.AlarmExpected, At: "06:00", Urgent: true, Scope: kernel.Scope{Keys: []string{"close"}}, Targets: []string{"phone"}}})
+		time.Sleep(5 * time.Minute)
+		p.want(t, "after an edit of the rule")
 		run()
 		time.Sleep(5 * time.Minute)
 		p.want(t, "once it has succeeded", "Resolved: Job close has not succeeded in time")
 		stop()
+	})
+}
+
+// A new leader does not miss workers that have not reported to it yet.
+func TestNoAlarmOfWorkersAfterAChangeOfLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t)
+		defer h.close()
+		p := called(h, kernel.AlarmRule{Name: "alone", Kind: kernel.AlarmNoWorker, After: time.Minute})
+		stop := h.worker(worker.Config{Slots: 1}, jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}), jobs.Options{Key: "long", Timeout: jobs.None}))
+		defer stop()
+		for range 2 {
+			h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "long"})
+		}
+		time.Sleep(3 * time.Minute)
+		h.stop()
+		h.start()
+		time.Sleep(3 * time.Minute)
+		p.want(t, "while the worker is busy")
 	})
 }
 

@@ -241,27 +241,43 @@ func (l *conditions) late(ctx context.Context, tenant jobs.Tenant, r *kernel.Ala
 		return false, err
 	}
 	for _, d := range list {
-		if !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) {
+		if kernel.SystemKey(d.Key) || !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) {
 			continue
 		}
 		if r.Edited.After(by) && open[found{tenant, r.Name, d.Key, ""}] == nil { // an edit ends no alarm, and raises none
 			continue
 		}
-		page, err := l.cp.cfg.Store.Runs(ctx, metastore.RunQuery{Tenant: tenant, Job: d.Key, State: jobs.Succeeded, Limit: 1})
+		last, text, err := l.succeededLast(ctx, d, from)
 		if err != nil {
 			return false, err
 		}
-		if len(page.Runs) > 0 && page.Runs[0].Ended.After(from) {
+		if last.After(from) {
 			continue
-		}
-		text := "It has never succeeded."
-		if len(page.Runs) > 0 {
-			text = fmt.Sprintf("It succeeded last at %s.", page.Runs[0].Ended.UTC().Format("2006-01-02 15:04:05 MST"))
 		}
 		holds[found{tenant, r.Name, d.Key, ""}] = fmt.Sprintf("A run was to succeed by %s. %s", by.Format("15:04 MST on January 2"), text)
 	}
 	days[name] = by
 	return true, nil
+}
+
+// succeededLast returns when a job succeeded last, and says so in a sentence. It looks back to a time at least.
+func (l *conditions) succeededLast(ctx context.Context, d *kernel.Definition, from time.Time) (time.Time, string, error) {
+	q := metastore.RunQuery{Tenant: d.Tenant, Job: d.Key, State: jobs.Succeeded, Limit: 1}
+	for {
+		page, err := l.cp.cfg.Store.Runs(ctx, q)
+		switch {
+		case err != nil:
+			return time.Time{}, "", err
+		case len(page.Runs) > 0:
+			at := page.Runs[0].Ended
+			return at, fmt.Sprintf("It succeeded last at %s.", at.UTC().Format("2006-01-02 15:04:05 MST")), nil
+		case page.Next == "":
+			return time.Time{}, "No run that is kept has succeeded.", nil
+		case !page.Searched.IsZero() && page.Searched.Before(from):
+			return time.Time{}, fmt.Sprintf("No run has succeeded since %s.", page.Searched.UTC().Format("2006-01-02 15:04:05 MST")), nil
+		}
+		q.Cursor = page.Next // the search was cut short
+	}
 }
 
 // silent looks for jobs that have not succeeded for a time, once a minute or more often if that time is short. It counts
@@ -284,23 +300,18 @@ func (l *conditions) silent(ctx context.Context, tenant jobs.Tenant, r *kernel.A
 		return false, err
 	}
 	for _, d := range list {
-		if !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) || l.succeeded[d.Ref()].After(from) {
+		if kernel.SystemKey(d.Key) || !r.Scope.Has(d.Key, d.App, d.Policy.Tags) || d.Created.After(from) || l.succeeded[d.Ref()].After(from) {
 			continue
 		}
 		if young && open[found{tenant, r.Name, d.Key, ""}] == nil { // an edit ends no alarm, and raises none
 			continue
 		}
-		page, err := l.cp.cfg.Store.Runs(ctx, metastore.RunQuery{Tenant: tenant, Job: d.Key, State: jobs.Succeeded, Limit: 1})
+		last, text, err := l.succeededLast(ctx, d, from)
 		if err != nil {
 			return false, err
 		}
-		text := "It has never succeeded."
-		if len(page.Runs) > 0 {
-			l.succeeded[d.Ref()] = page.Runs[0].Ended
-			if page.Runs[0].Ended.After(from) {
-				continue
-			}
-			text = fmt.Sprintf("It succeeded last at %s.", page.Runs[0].Ended.UTC().Format("2006-01-02 15:04:05 MST"))
+		if l.succeeded[d.Ref()] = last; last.After(from) {
+			continue
 		}
 		holds[found{tenant, r.Name, d.Key, ""}] = fmt.Sprintf("No run has succeeded for %v. %s", r.After, text)
 	}

@@ -34,7 +34,11 @@ func (l *conditions) gap(ctx context.Context, tenant jobs.Tenant, r *kernel.Alar
 	s := l.gaps[name]
 	if s == nil || len(s.jobs) == 0 && now.Sub(s.head.At) >= gapsEvery {
 		var err error
-		if s, err = l.gapSearch(ctx, tenant, r, now); err != nil {
+		from := now.Add(-gapsBack)
+		if s != nil && s.head.To.Before(from) {
+			from = s.head.To
+		}
+		if s, err = l.gapSearch(ctx, tenant, r, from, now); err != nil {
 			return err
 		}
 		if l.gaps == nil {
@@ -67,8 +71,8 @@ func (l *conditions) gap(ctx context.Context, tenant jobs.Tenant, r *kernel.Alar
 }
 
 // gapSearch begins to compare the ledgers of a rule's jobs.
-func (l *conditions) gapSearch(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, now time.Time) (*gapSearch, error) {
-	s := gapSearch{head: ledgerfile.Header{Tenant: tenant, From: now.Add(-gapsBack).UTC(), To: now.Add(-gapsSettle).UTC(), At: now.UTC()}}
+func (l *conditions) gapSearch(ctx context.Context, tenant jobs.Tenant, r *kernel.AlarmRule, from, now time.Time) (*gapSearch, error) {
+	s := gapSearch{head: ledgerfile.Header{Tenant: tenant, From: from.UTC(), To: now.Add(-gapsSettle).UTC(), At: now.UTC()}}
 	err := metastore.EachDefinition(ctx, l.cp.cfg.Store, tenant, func(part []*kernel.Definition) error {
 		for _, d := range part {
 			if d.Kind == kernel.Recurring && r.Scope.Has(d.Key, d.App, d.Policy.Tags) {

@@ -227,6 +227,8 @@ func TestAlarmTargetPages(t *testing.T) {
 	answer, body = s.post("/alarms/targets/chat", url.Values{"url": {"verysecretpath"}}, "Cookie", admin)
 	s.has("changed to an invalid URL", answer, body, 422, "Now: https://hooks.example.com/***.")
 	s.lacks("changed to an invalid URL", body, "verysecretpath")
+	answer, body = s.post("/alarms/targets/chat", url.Values{"url": {"https://elsewhere.example/hook"}}, "Cookie", admin)
+	s.has("the secret to another host", answer, body, 422, "its secret is not sent to another host")
 	answer, body = s.post("/alarms/targets/gone", url.Values{"url": {chatURL}}, "Cookie", admin)
 	s.has("a target that does not exist", answer, body, 404)
 	answer, body = s.post("/alarms/targets/chat/delete", nil, "Cookie", admin)
