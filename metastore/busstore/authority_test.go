@@ -383,6 +383,22 @@ func TestWorkersStayInTheirApp(t *testing.T) {
 	if _, err := shipping.Definition(t.Context(), "", "charge"); !errors.Is(err, jobs.Forbidden) {
 		t.Errorf("reading a job of another app: %v", err)
 	}
+	batch := jobs.ID{9}
+	h.refused(t, shipping, kernel.OpenBatch{ID: batch, Then: "charge"}, jobs.Forbidden)
+	h.must(t, billing, kernel.OpenBatch{ID: batch, Then: "charge"})
+	h.must(t, shipping, register("shipping", "shipping", "ship"))
+	h.refused(t, shipping, kernel.Create{ID: jobs.ID{3}, Key: "ship", Batch: batch}, jobs.Forbidden)
+	h.refused(t, shipping, kernel.CloseBatch{ID: batch}, jobs.Forbidden)
+	for _, id := range []jobs.ID{batch, {}} {
+		if _, err := shipping.Batches(t.Context(), metastore.BatchQuery{ID: id, Limit: 10}); !errors.Is(err, jobs.Forbidden) {
+			t.Errorf("reading a batch of another app: %v", err)
+		}
+	}
+	h.must(t, billing, kernel.Create{ID: jobs.ID{3}, Key: "charge", Batch: batch})
+	if list, err := billing.Batches(t.Context(), metastore.BatchQuery{ID: batch, Limit: 10}); err != nil || len(list) != 1 || list[0].Total != 1 {
+		t.Errorf("its own batch: %+v, %v", list, err)
+	}
+	h.must(t, billing, kernel.CloseBatch{ID: batch})
 	h.must(t, h.as(node), kernel.Start{ID: run, Worker: "billing-1", Attempt: 1})
 	h.must(t, billing, kernel.Checkpoint{ID: run, Worker: "billing-1", Attempt: 1})
 	h.must(t, billing, kernel.Expect{ID: run, Worker: "billing-1", Attempt: 1, Key: make([]byte, kernel.FeedbackKey)})

@@ -185,7 +185,14 @@ func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envel
 			return err
 		}
 	case kernel.Create:
-		return s.ownJob(ctx, from, own, k.Key)
+		if err := s.ownJob(ctx, from, own, k.Key); err != nil || k.Batch.IsZero() {
+			return err
+		}
+		return s.ownBatch(ctx, from, own, k.Batch)
+	case kernel.OpenBatch:
+		return s.ownJob(ctx, from, own, k.Then)
+	case kernel.CloseBatch:
+		return s.ownBatch(ctx, from, own, k.ID)
 	case kernel.Finish:
 		return s.ownRun(ctx, from, own, k.ID)
 	case kernel.Returned:
@@ -230,6 +237,15 @@ func (s *server) ownJob(ctx context.Context, from bus.Principal, own string, key
 		err = kernel.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, key)
 	}
 	return err
+}
+
+// ownBatch refuses a batch at whose end a job of another app runs.
+func (s *server) ownBatch(ctx context.Context, from bus.Principal, own string, id jobs.ID) error {
+	list, err := s.store.Batches(ctx, metastore.BatchQuery{Tenant: from.Tenant, ID: id, Limit: 1})
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	return s.ownJob(ctx, from, own, list[0].Then)
 }
 
 func (s *server) ownRun(ctx context.Context, from bus.Principal, own string, id jobs.ID) error {
@@ -360,6 +376,13 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		rows, err := s.store.Batches(ctx, metastore.BatchQuery{Tenant: q.Tenant, ID: q.ID, Limit: q.Limit})
 		if err != nil {
 			return nil, err
+		}
+		if own != "" {
+			for _, b := range rows {
+				if err := s.ownJob(ctx, from, own, b.Then); err != nil {
+					return nil, err
+				}
+			}
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askAudits:

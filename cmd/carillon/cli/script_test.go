@@ -283,6 +283,7 @@ var (
 		{regexp.MustCompile(`\b\d[\d.hms]*( \(median\)| \(99 of 100\))`), "<d>$1"},
 		{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "<hash>"},
 		{regexp.MustCompile(`"pid": \d+`), `"pid": <n>`},
+		{regexp.MustCompile(`"running": \d+`), `"running": <n>`}, // at the worker's last heartbeat
 		{regexp.MustCompile(`"name": "till-\w+"`), `"name": "till-<nonce>"`},
 		{regexp.MustCompile(`till-[0-9A-Za-z]+`), `till-<nonce>`},
 		{regexp.MustCompile(`(\S) {2,}`), `$1  `},
