@@ -77,12 +77,16 @@ func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until ti
 	return o.begin(ctx, who, s)
 }
 
-// SignInAs starts a session for a browser of a person, in the first tenant of their rights.
+// SignInAs starts a session for a browser of a person, in the first tenant of their rights that exists.
 func (o *Ops) SignInAs(ctx context.Context, id Identity) (cookie string, until time.Time, err error) {
-	if len(id.Rights) == 0 {
+	rights, err := o.existing(ctx, id.Rights, time.Time{})
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	if len(rights) == 0 {
 		return "", time.Time{}, &NoRights{Person: id.Person}
 	}
-	s := kernel.Session{Tenant: id.Rights[0].Tenant, Person: id.Person, Rights: id.Rights}
+	s := kernel.Session{Tenant: rights[0].Tenant, Person: id.Person, Rights: rights}
 	return o.begin(ctx, whoIn(&s), s)
 }
 
@@ -94,7 +98,7 @@ func (o *Ops) Switch(ctx context.Context, cookie string, to jobs.Tenant) (_ stri
 		return "", time.Time{}, err
 	}
 	next := kernel.Session{Tenant: to, Person: s.Person, Until: s.Until}
-	if next.Rights, err = o.rightsSince(ctx, s); err != nil {
+	if next.Rights, err = o.existing(ctx, s.Rights, s.Created); err != nil {
 		return "", time.Time{}, err
 	}
 	if next.In(to) == nil {
@@ -107,15 +111,15 @@ func (o *Ops) Switch(ctx context.Context, cookie string, to jobs.Tenant) (_ stri
 	return fresh, until, err
 }
 
-// rightsSince returns the rights of a session, without those in tenants that did not exist when it began: another tenant
-// may have had the name.
-func (o *Ops) rightsSince(ctx context.Context, s *kernel.Session) (list []kernel.Rights, err error) {
-	for _, r := range s.Rights {
+// existing returns the rights in tenants that exist, and did when a session began, if that is not zero: another tenant may
+// have had the name.
+func (o *Ops) existing(ctx context.Context, rights []kernel.Rights, began time.Time) (list []kernel.Rights, err error) {
+	for _, r := range rights {
 		g, err := o.store.Global(ctx, r.Tenant)
 		if err != nil {
 			return nil, err
 		}
-		if g.Exists(r.Tenant) && !g.Tenancy.Since.After(s.Created) {
+		if g.Exists(r.Tenant) && (began.IsZero() || !g.Tenancy.Since.After(began)) {
 			list = append(list, r)
 		}
 	}

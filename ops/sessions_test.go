@@ -60,6 +60,13 @@ func TestSessionsOfPeople(t *testing.T) {
 	if err != nil || len(audits) < 2 || audits[0].Verb != "signout" || audits[1].Actor != "person:Ann Lee" || audits[1].Target != "session of u-17" {
 		t.Errorf("%+v (%v)", audits, err)
 	}
+	cookie, _, err = d.SignInAs(t.Context(), ops.Identity{Person: annLee.Person, Rights: []kernel.Rights{{Tenant: "gone", Role: kernel.RoleAdmin}, {Tenant: "default", Role: kernel.RoleViewer}}})
+	if err != nil {
+		t.Fatalf("with rights in a tenant that is gone: %v", err)
+	}
+	if who, err := d.SignedIn(t.Context(), cookie); err != nil || who.Tenant != "default" || who.Role != ops.Viewer {
+		t.Errorf("with rights in a tenant that is gone: %+v, %v", who, err)
+	}
 	if _, _, err := d.SignInAs(t.Context(), ops.Identity{Person: annLee.Person}); err == nil {
 		t.Error("a person without rights signs in")
 	}
