@@ -31,7 +31,7 @@ func TestBatchesPage(t *testing.T) {
 	s.has("to close it", answer, body, 303)
 	s.apply(kernel.Cancel{ID: in})
 	answer, body = s.get("/batches")
-	s.has("ended", answer, body, 200, "1 of 1 final", "1 Cancelled", `<span class="tag warn">ended</span>`, "its run", "!/close")
+	s.has("ended", answer, body, 200, "1 of 1 final", "1 Cancelled", `<span class="tag warn">ended</span>`, "its last run", "!/close")
 	answer, body = s.post("/batches/zzz/close", nil)
 	s.has("an invalid ID", answer, body, 422)
 }
