@@ -54,7 +54,7 @@ func (s *store) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key
 
 // Definitions lists jobs, in as many answers as it takes.
 func (s *store) Definitions(ctx context.Context, q metastore.DefinitionQuery) ([]*kernel.Definition, error) {
-	next := question{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, Changes: q.Changes, After: q.After, Limit: q.Limit}
+	next := aboutDefinitions(q)
 	var all []*kernel.Definition
 	for {
 		r, rows, err := ask[*kernel.Definition](ctx, s, askDefinitions, next)
@@ -86,9 +86,7 @@ func (s *store) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kerne
 
 // Runs lists runs. A page may be shorter than asked for, if a full one is more than the bus carries.
 func (s *store) Runs(ctx context.Context, q metastore.RunQuery) (metastore.Page, error) {
-	r, rows, err := ask[*kernel.Run](ctx, s, askRuns, question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker,
-		Parent: q.Parent, Batch: q.Batch, Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
-		App: q.App, Match: q.Match, Keys: q.Jobs, Args: q.Args})
+	r, rows, err := ask[*kernel.Run](ctx, s, askRuns, aboutRuns(q))
 	return metastore.Page{Runs: rows, Next: r.Next, Searched: r.Searched}, err
 }
 
@@ -100,7 +98,7 @@ func (s *store) Ledger(ctx context.Context, tenant jobs.Tenant, job jobs.ID, lim
 
 // Counts returns how many runs there are.
 func (s *store) Counts(ctx context.Context, q metastore.CountQuery) (metastore.Counts, error) {
-	r, rows, err := ask[*kernel.Tally](ctx, s, askCounts, question{Tenant: q.Tenant, Key: q.Job, App: q.App, Name: q.Payer, From: q.From, To: q.To, Jobs: q.Jobs})
+	r, rows, err := ask[*kernel.Tally](ctx, s, askCounts, aboutCounts(q))
 	c := metastore.Counts{Live: r.Live, Waiting: r.Waiting, Jobs: r.Jobs, Bytes: r.Bytes}
 	if c.Live == nil {
 		c.Live = map[jobs.State]int{}
@@ -137,31 +135,13 @@ func (s *store) Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Ca
 }
 
 // Occasions lists open occasions of a job, in as many answers as it takes.
-func (s *store) Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) (all []*kernel.Occasion, _ error) {
-	for {
-		r, rows, err := ask[*kernel.Occasion](ctx, s, askOccasions, question{Tenant: tenant, ID: job, Skip: len(all), Limit: limit})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-		if !r.More || len(rows) == 0 {
-			return all, nil
-		}
-	}
+func (s *store) Occasions(ctx context.Context, tenant jobs.Tenant, job jobs.ID, limit int) ([]*kernel.Occasion, error) {
+	return everyOf[*kernel.Occasion](ctx, s, askOccasions, question{Tenant: tenant, ID: job, Limit: limit})
 }
 
 // Batches lists batches, in as many answers as it takes.
-func (s *store) Batches(ctx context.Context, q metastore.BatchQuery) (all []*kernel.Batch, _ error) {
-	for {
-		r, rows, err := ask[*kernel.Batch](ctx, s, askBatches, question{Tenant: q.Tenant, ID: q.ID, Skip: len(all), Limit: q.Limit})
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, rows...)
-		if !r.More || len(rows) == 0 {
-			return all, nil
-		}
-	}
+func (s *store) Batches(ctx context.Context, q metastore.BatchQuery) ([]*kernel.Batch, error) {
+	return everyOf[*kernel.Batch](ctx, s, askBatches, aboutBatches(q))
 }
 
 // Sessions lists the sessions of a tenant, in as many answers as it takes.
@@ -176,7 +156,7 @@ func (s *store) AlarmSettings(ctx context.Context, tenant jobs.Tenant) ([]*kerne
 
 // Alarms lists alarms, in as many answers as it takes.
 func (s *store) Alarms(ctx context.Context, q metastore.AlarmQuery) ([]*kernel.Alarm, error) {
-	return everyOf[*kernel.Alarm](ctx, s, askAlarms, question{Tenant: q.Tenant, Name: string(q.Which), Before: q.Before, Limit: q.Limit})
+	return everyOf[*kernel.Alarm](ctx, s, askAlarms, aboutAlarms(q))
 }
 
 // every reads a list of a tenant in as many answers as it takes.
@@ -211,6 +191,6 @@ func (s *store) History(ctx context.Context, tenant jobs.Tenant, job jobs.ID) (*
 
 // Audits lists the audit lines. There may be fewer than requested, if those are more than the bus carries.
 func (s *store) Audits(ctx context.Context, q metastore.AuditQuery) ([]*kernel.Audit, error) {
-	_, rows, err := ask[*kernel.Audit](ctx, s, askAudits, question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit})
+	_, rows, err := ask[*kernel.Audit](ctx, s, askAudits, aboutAudits(q))
 	return rows, err
 }

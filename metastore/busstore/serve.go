@@ -305,7 +305,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		b, _ := encodeRows(reply{}, rows, s.limit)
 		return b, nil
 	case askCounts:
-		c, err := s.store.Counts(ctx, metastore.CountQuery{Tenant: q.Tenant, Job: q.Key, App: q.App, Payer: q.Name, From: q.From, To: q.To, Jobs: q.Jobs})
+		c, err := s.store.Counts(ctx, q.counts())
 		if err != nil {
 			return nil, err
 		}
@@ -352,7 +352,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askAlarms:
-		rows, err := s.store.Alarms(ctx, metastore.AlarmQuery{Tenant: q.Tenant, Which: metastore.AlarmState(q.Name), Before: q.Before, Limit: q.Limit})
+		rows, err := s.store.Alarms(ctx, q.alarms())
 		if err != nil {
 			return nil, err
 		}
@@ -373,7 +373,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askBatches:
-		rows, err := s.store.Batches(ctx, metastore.BatchQuery{Tenant: q.Tenant, ID: q.ID, Limit: q.Limit})
+		rows, err := s.store.Batches(ctx, q.batches())
 		if err != nil {
 			return nil, err
 		}
@@ -386,7 +386,7 @@ func (s *server) read(ctx context.Context, from bus.Principal, v verb, q questio
 		}
 		return part(rows[min(max(0, q.Skip), len(rows)):], s.limit)
 	case askAudits:
-		rows, err := s.store.Audits(ctx, metastore.AuditQuery{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit})
+		rows, err := s.store.Audits(ctx, q.audits())
 		if err != nil {
 			return nil, err
 		}
@@ -408,7 +408,7 @@ func single[R kernel.Row](row R, err error, limit int) ([]byte, error) {
 }
 
 func (s *server) definitions(ctx context.Context, q question) ([]byte, error) {
-	want := metastore.DefinitionQuery{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, Changes: q.Changes, After: q.After, Limit: q.Limit}
+	want := q.definitions()
 	if want.Limit > 0 {
 		want.Limit += max(0, q.Skip)
 	}
@@ -439,9 +439,7 @@ func (s *server) runs(ctx context.Context, from bus.Principal, q question) ([]by
 	if len(q.Args) > metastore.MaxArgs {
 		return nil, kernel.Invalid("a list of runs by %d arguments, at most %d are allowed", len(q.Args), metastore.MaxArgs)
 	}
-	want := metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent, Batch: q.Batch,
-		Origin: q.Origin, Cause: q.Cause, Code: q.Code, From: q.From, To: q.To, Cursor: q.Cursor, Limit: q.Limit,
-		App: q.App, Match: q.Match, Jobs: q.Keys, Args: q.Args}
+	want := q.runs()
 	for {
 		page, err := s.store.Runs(ctx, want)
 		if err != nil {

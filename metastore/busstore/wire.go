@@ -87,6 +87,63 @@ type question struct {
 	Actor   string          `json:"actor,omitzero"`
 	Before  uint64          `json:"before,omitzero"`
 	Jobs    bool            `json:"jobs,omitzero"`
+	Ended   bool            `json:"ended,omitzero"`
+}
+
+// Each query has a pair of functions: what a caller asks is what the store is asked. TestQuestionsAreWhole compares
+// the fields.
+
+func aboutDefinitions(q metastore.DefinitionQuery) question {
+	return question{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, Changes: q.Changes, After: q.After, Limit: q.Limit}
+}
+
+func (q *question) definitions() metastore.DefinitionQuery {
+	return metastore.DefinitionQuery{Tenant: q.Tenant, Keys: q.Keys, App: q.App, Since: q.Since, Changes: q.Changes, After: q.After,
+		Limit: q.Limit}
+}
+
+func aboutRuns(q metastore.RunQuery) question {
+	return question{Tenant: q.Tenant, Key: q.Job, State: q.State, Worker: q.Worker, Parent: q.Parent, Batch: q.Batch,
+		Origin: q.Origin, Cause: q.Cause, Code: q.Code, App: q.App, Match: q.Match, Keys: q.Jobs, Args: q.Args, From: q.From,
+		To: q.To, Ended: q.Ended, Cursor: q.Cursor, Limit: q.Limit}
+}
+
+func (q *question) runs() metastore.RunQuery {
+	return metastore.RunQuery{Tenant: q.Tenant, Job: q.Key, State: q.State, Worker: q.Worker, Parent: q.Parent, Batch: q.Batch,
+		Origin: q.Origin, Cause: q.Cause, Code: q.Code, App: q.App, Match: q.Match, Jobs: q.Keys, Args: q.Args, From: q.From,
+		To: q.To, Ended: q.Ended, Cursor: q.Cursor, Limit: q.Limit}
+}
+
+func aboutCounts(q metastore.CountQuery) question {
+	return question{Tenant: q.Tenant, Key: q.Job, App: q.App, Name: q.Payer, From: q.From, To: q.To, Jobs: q.Jobs}
+}
+
+func (q *question) counts() metastore.CountQuery {
+	return metastore.CountQuery{Tenant: q.Tenant, Job: q.Key, App: q.App, Payer: q.Name, From: q.From, To: q.To, Jobs: q.Jobs}
+}
+
+func aboutBatches(q metastore.BatchQuery) question {
+	return question{Tenant: q.Tenant, ID: q.ID, Limit: q.Limit}
+}
+
+func (q *question) batches() metastore.BatchQuery {
+	return metastore.BatchQuery{Tenant: q.Tenant, ID: q.ID, Limit: q.Limit}
+}
+
+func aboutAlarms(q metastore.AlarmQuery) question {
+	return question{Tenant: q.Tenant, Name: string(q.Which), Before: q.Before, Limit: q.Limit}
+}
+
+func (q *question) alarms() metastore.AlarmQuery {
+	return metastore.AlarmQuery{Tenant: q.Tenant, Which: metastore.AlarmState(q.Name), Before: q.Before, Limit: q.Limit}
+}
+
+func aboutAudits(q metastore.AuditQuery) question {
+	return question{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit}
+}
+
+func (q *question) audits() metastore.AuditQuery {
+	return metastore.AuditQuery{Tenant: q.Tenant, Target: q.Target, Actor: q.Actor, Before: q.Before, Since: q.Since, Limit: q.Limit}
 }
 
 // reply is what an answer to a question has beside its rows.
