@@ -3,8 +3,10 @@ package controlplane_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -349,6 +351,46 @@ func TestS3_20AppLimitAndRate(t *testing.T) {
 		// Two at once, then one each half minute.
 		if len(at) != 6 || at[1] > 5*time.Second || at[2] < 30*time.Second || at[5] < 2*time.Minute || at[5] > 2*time.Minute+10*time.Second {
 			t.Errorf("they started at %v", at)
+		}
+	})
+}
+
+// A rate counts starts, wherever runs waited: those that came while no worker was there do not start together when one
+// comes, and neither do the retries of attempts that fail at once or whose worker is lost.
+func TestRateCountsStarts(t *testing.T) {
+	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		var mu sync.Mutex
+		var at []time.Time
+		job := jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(ctx context.Context, _ struct{}) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if at = append(at, time.Now()); len(at)%3 == 0 {
+				return errors.New("again, at once")
+			}
+			return nil
+		}), jobs.Options{Key: "mail", Rate: jobs.Rate{Max: 5, Per: time.Second}, Retries: 20, RetryDelay: jobs.None,
+			Limits: []jobs.Limit{{Name: "sender", Max: 40}}})
+		stop := h.worker(worker.Config{Name: "first", Slots: 20}, job)
+		time.Sleep(5 * time.Second)
+		stop()
+		for range 60 {
+			h.enqueue("mail")
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(10 * time.Second)
+		h.worker(worker.Config{Name: "second", Slots: 100}, job)
+		time.Sleep(5 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if len(at) < 60+60/3 {
+			t.Errorf("%d attempts have begun, want 60 and the retries of each third", len(at))
+		}
+		for i := range at {
+			for k := i + 5; k < len(at); k++ {
+				if span := at[k].Sub(at[i]); span < time.Duration(k-i-4)*200*time.Millisecond-50*time.Millisecond {
+					t.Fatalf("%d attempts began within %v: five may at once, and five a second", k-i+1, span)
+				}
+			}
 		}
 	})
 }

@@ -266,6 +266,9 @@ func (c *change) store(run *kernel.Run, from jobs.State) {
 		}
 	}
 	c.turn(run)
+	if len(run.Gates) > 0 {
+		c.admit(run)
+	}
 	if crowds(run) {
 		c.crowd(run)
 	}

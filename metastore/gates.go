@@ -136,9 +136,91 @@ func (c *change) take(run *kernel.Run) {
 
 func (c *change) occupy(name string, run *kernel.Run) {
 	g := *c.gate(name, run)
-	g.Taken++
-	g.Spend(c.at)
+	if g.Taken++; isPart(run) {
+		g.Spend(c.at)
+	}
 	c.tx.Put(&g)
+}
+
+// A rate counts starts. So a run spends one when it starts, and until then it is admitted: no more runs have slots than
+// the rate would let start at once. Otherwise all that pass while no worker is there would start together when one
+// comes. A broadcast spends one for all its parts when it is expanded, and a part that passes again, one.
+
+// isPart reports whether a run is a part of a broadcast.
+func isPart(run *kernel.Run) bool { return run.Place != nil && !run.Place.Group.IsZero() }
+
+// admitted reports whether a run has a slot at one of its gates and has not started.
+func admitted(run *kernel.Run, name string) bool {
+	return run != nil && !isPart(run) && (run.Holds && run.Ready() || run.Reserved && kernel.Keyed(name))
+}
+
+// admit keeps the count of admitted runs of a run's gates, before its own row is put.
+func (c *change) admit(run *kernel.Run) {
+	before := c.live(run.ID)
+	for _, name := range run.Gates {
+		was, is := admitted(before, name), admitted(run, name)
+		if was == is {
+			continue
+		}
+		g := *c.gate(name, run)
+		if g.Rate.Max == 0 {
+			continue
+		}
+		if is {
+			g.Admitted++
+		} else {
+			g.Admitted = max(0, g.Admitted-1) // it may be older than the rate
+		}
+		c.tx.Put(&g)
+	}
+}
+
+// throttled is the first gate whose rate keeps a run that has its slots from starting, or "": the rate of a retry that
+// kept its slots, or one that was lowered.
+func (c *change) throttled(run *kernel.Run) string {
+	if isPart(run) {
+		return ""
+	}
+	for _, name := range run.Gates {
+		if !c.gate(name, run).Starts(c.at) {
+			return name
+		}
+	}
+	return ""
+}
+
+// spend takes a start of each rate of a run, and wakes who waits there for it. unspend takes it back.
+func (c *change) spend(run *kernel.Run)   { c.spent(run, func(g *kernel.Gate) { g.Spend(c.at) }) }
+func (c *change) unspend(run *kernel.Run) { c.spent(run, (*kernel.Gate).Unspend) }
+
+func (c *change) spent(run *kernel.Run, count func(*kernel.Gate)) {
+	for _, name := range run.Gates {
+		g := *c.gate(name, run)
+		if g.Rate.Max == 0 {
+			continue
+		}
+		count(&g)
+		c.tx.Put(&g)
+		c.alarm(g.Ref())
+	}
+}
+
+// yield stores a run that has its slots and waits at a gate again, for its rate, before all that wait there. It keeps
+// the slots of its arguments as any other that waits.
+func (c *change) yield(full string, run *kernel.Run) {
+	run.Holds, run.Waits, run.Opens, run.First = false, full, time.Time{}, true
+	run.Reserved = !kernel.Keyed(full) && slices.ContainsFunc(run.Gates, kernel.Keyed)
+	c.store(run, run.State)
+	for _, name := range run.Gates {
+		if !run.Reserved || !kernel.Keyed(name) {
+			c.vacate(name, run)
+		}
+	}
+	for _, name := range run.Gates {
+		if !run.Reserved || !kernel.Keyed(name) {
+			c.hand(kernel.GateRef(run.Tenant, name), handPerCommand)
+		}
+	}
 }
 
 // wait has a run wait at a gate. It keeps the slots of its arguments from then on, unless it is a part of a
@@ -308,6 +390,13 @@ func (c *change) touch(name string, run *kernel.Run) {
 	}
 }
 
+// vacate gives up a run's slot at a gate.
+func (c *change) vacate(name string, run *kernel.Run) {
+	g := *c.gate(name, run)
+	g.Taken = max(0, g.Taken-1)
+	c.tx.Put(&g)
+}
+
 // leave stores a run that gives up its slots, and passes them on.
 func (c *change) leave(run *kernel.Run, from jobs.State) {
 	held, reserved, waited := run.Holds, run.Reserved, run.Waits
@@ -318,9 +407,7 @@ func (c *change) leave(run *kernel.Run, from jobs.State) {
 	}
 	for _, name := range run.Gates {
 		if held || reserved && kernel.Keyed(name) {
-			g := *c.gate(name, run)
-			g.Taken = max(0, g.Taken-1)
-			c.tx.Put(&g)
+			c.vacate(name, run)
 		}
 	}
 	for _, name := range run.Gates {
@@ -416,11 +503,11 @@ func (c *change) alarm(ref kernel.Ref) {
 		return
 	}
 	g := c.gate(ref.Name, first)
-	if !g.Throttled(c.at) || first.Opens.Equal(g.Opens) {
+	if !g.Throttled(c.at) || first.Opens.Equal(g.Admits()) {
 		return
 	}
 	run := *first
-	run.Opens = g.Opens
+	run.Opens = g.Admits()
 	c.tx.Put(&run)
 	for i, r := range c.effect.Runs {
 		if r.ID == run.ID {

@@ -326,6 +326,9 @@ func (c *change) start(k kernel.Start) error {
 		return kernel.Refuse(jobs.Stale, "run %s: attempt %d cannot begin, %d have begun", run.ID, k.Attempt, run.Attempt)
 	}
 	if !run.Ready() {
+		if run.Waits != "" && run.First && c.gate(run.Waits, &run).Rate.Max > 0 {
+			return c.existing(row) // this start has sent it there
+		}
 		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot start", run.ID, run.State)
 	}
 	if err := c.suspended(); err != nil {
@@ -354,11 +357,18 @@ func (c *change) start(k kernel.Start) error {
 			return nil
 		}
 	}
+	if full := c.throttled(&run); full != "" {
+		c.yield(full, &run)
+		return nil
+	}
 	from := run.State
 	if run, err = run.Start(c.at, k.Worker); err != nil {
 		return err
 	}
 	c.store(&run, from)
+	if !isPart(&run) {
+		c.spend(&run)
+	}
 	return nil
 }
 
@@ -377,6 +387,9 @@ func (c *change) unstart(k kernel.Unstart) error {
 		return err
 	}
 	c.store(&run, run.State) // counted when it became due
+	if !isPart(&run) {
+		c.unspend(&run)
+	}
 	return nil
 }
 

@@ -133,8 +133,7 @@ func (m *plain) full(r *plainRun, newcomer bool) string {
 			if ofArgument(name) != arguments || arguments && r.reserved {
 				continue
 			}
-			if l.Max > 0 && m.taken(name) >= l.Max || newcomer && len(m.waiting(name)) > 0 ||
-				l.Rate.Max > 0 && m.level(name, l.Rate) < l.Rate.Per/time.Duration(l.Rate.Max) {
+			if l.Max > 0 && m.taken(name) >= l.Max || newcomer && len(m.waiting(name)) > 0 || m.lacks(name, l.Rate, m.admitted(name)) {
 				return name
 			}
 		}
@@ -142,17 +141,52 @@ func (m *plain) full(r *plainRun, newcomer bool) string {
 	return ""
 }
 
-func (m *plain) spend(r *plainRun, arguments, others bool) {
+// lacks reports whether a bucket has no token for one more than those that are admitted.
+func (m *plain) lacks(name string, r jobs.Rate, admitted int) bool {
+	return r.Max > 0 && m.level(name, r) < time.Duration(admitted+1)*(r.Per/time.Duration(r.Max))
+}
+
+// admitted is how many runs have a slot of a gate and have not started.
+func (m *plain) admitted(gate string) (n int) {
+	for _, r := range m.runs {
+		names, _ := m.gates(r)
+		if slices.Contains(names, gate) && (r.holds && r.ready() || r.reserved && ofArgument(gate)) {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *plainRun) ready() bool {
+	return !r.lingering && r.waits == "" && (r.state == jobs.Enqueued || r.state == jobs.Failed && r.retryAt.IsZero())
+}
+
+// start starts a run, or has it wait at a gate whose rate has no token for it.
+func (m *plain) start(r *plainRun) {
 	names, limits := m.gates(r)
 	for _, name := range names {
-		if limits[name].Rate.Max > 0 && (ofArgument(name) && arguments || !ofArgument(name) && others) {
+		if !m.lacks(name, limits[name].Rate, 0) {
+			continue
+		}
+		r.holds, r.waits, r.retry = false, name, true
+		r.reserved = !ofArgument(name) && slices.ContainsFunc(names, ofArgument)
+		for _, name := range names {
+			if !r.reserved || !ofArgument(name) {
+				m.hand(name)
+			}
+		}
+		return
+	}
+	for _, name := range names {
+		if limits[name].Rate.Max > 0 {
 			m.starts[name] = append(m.starts[name], m.now)
 		}
 	}
+	r.state, r.cause, r.retry, r.budgets = jobs.Processing, "", false, 0
+	r.attempt++
 }
 
 func (m *plain) take(r *plainRun) {
-	m.spend(r, !r.reserved, true)
 	names, _ := m.gates(r)
 	r.holds, r.reserved, r.waits = len(names) > 0, false, ""
 }
@@ -160,7 +194,6 @@ func (m *plain) take(r *plainRun) {
 func (m *plain) wait(r *plainRun, gate string) {
 	r.waits = gate
 	if names, _ := m.gates(r); !ofArgument(gate) && !r.reserved && slices.ContainsFunc(names, ofArgument) {
-		m.spend(r, true, false)
 		r.reserved = true
 	}
 }
@@ -238,7 +271,7 @@ func (m *plain) hand(gate string) {
 		r := list[0]
 		_, limits := m.gates(r)
 		l := limits[gate]
-		if l.Max > 0 && m.taken(gate)-m.own(r, gate) >= l.Max || l.Rate.Max > 0 && m.level(gate, l.Rate) < l.Rate.Per/time.Duration(l.Rate.Max) {
+		if l.Max > 0 && m.taken(gate)-m.own(r, gate) >= l.Max || m.lacks(gate, l.Rate, m.admitted(gate)) {
 			return
 		}
 		if full := m.full(r, false); full != "" {
@@ -486,11 +519,10 @@ func drive(t *testing.T, seed uint64) {
 			}
 		case 3, 4, 5: // a worker takes one that it may
 			if run := some(func(run *plainRun) bool {
-				return run.holdsOrFree(m) && !run.lingering && (run.state == jobs.Enqueued || run.state == jobs.Failed && run.retryAt.IsZero()) && run.waits == ""
+				return run.holdsOrFree(m) && run.ready()
 			}); run != nil {
 				must(kernel.Start{ID: run.id, Worker: "w", Attempt: uint32(run.attempt + 1)})
-				run.state, run.cause, run.retry, run.budgets = jobs.Processing, "", false, 0
-				run.attempt++
+				m.start(run)
 			}
 		case 6: // it is done, or fails
 			if run := some(processing); run != nil {
@@ -581,7 +613,7 @@ func (m *plain) awake(t *testing.T, seed uint64, log []string) {
 		}
 		names, limits := m.gates(r)
 		if l := limits[r.waits]; m.waiting(r.waits)[0] == r && slices.Contains(names, r.waits) &&
-			(l.Max == 0 || m.taken(r.waits) < l.Max) && (l.Rate.Max == 0 || m.level(r.waits, l.Rate) >= l.Rate.Per/time.Duration(l.Rate.Max)) {
+			(l.Max == 0 || m.taken(r.waits) < l.Max) && !m.lacks(r.waits, l.Rate, m.admitted(r.waits)) {
 			t.Fatalf("seed %d: a run waits at %s, where there is room\n%s", seed, r.waits, strings.Join(log, "\n"))
 		}
 	}

@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
@@ -58,10 +59,17 @@ func TestExplain(t *testing.T) {
 		}, `1 run waits for a slot of the app app, of which there are 1. 1 run waits for a slot of the limit tenant for customer "a", of which there are 1. It runs on request.`},
 		{"a rate", "app.work", func(d *fixture, _ *members) {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
+			var id jobs.ID
 			for range 3 {
-				d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
+				id = cmp.Or(id, d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID)
 			}
+			d.apply(kernel.Start{ID: id, Worker: "w1", Attempt: 1})
 		}, "2 runs wait: the rate limit of the job is 1/h, and the next may start at 2026-11-21T13:00:00Z. It runs on request."},
+		{"a rate and no start yet", "app.work", func(d *fixture, _ *members) {
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
+			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
+			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})
+		}, "1 run waits for the rate limit of the job, 1/h: as many as may start at once have slots and have not started. It runs on request."},
 		{"retries that wait, some for a budget", "app.work", func(d *fixture, _ *members) {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Retries: new(3), RetryDelay: new(time.Duration(0)), RetryBudget: &jobs.Rate{Max: 1, Per: time.Hour}}})
 			at := d.now

@@ -97,8 +97,10 @@ func TestExplainRun(t *testing.T) {
 		}, "It waits for a slot of limit tenant for c7: at most 1 may run at once."},
 		"a rate": {func(d *fixture, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Overlap: new(jobs.OverlapQueue), Rate: &jobs.Rate{Max: 1, Per: time.Hour}}})
-			d.begin(kernel.Create{})
-			return d.begin(kernel.Create{})
+			first := d.begin(kernel.Create{})
+			id := d.begin(kernel.Create{})
+			d.apply(kernel.Start{ID: first, Worker: "w1", Attempt: 1})
+			return id
 		}, "It is the first that waits for the rate limit of its job, which lets it start at 2026-11-21T13:00:00Z."},
 		"a retry": {func(d *fixture, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})

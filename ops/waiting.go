@@ -37,6 +37,9 @@ func (e *Explanation) gates(queued []*kernel.Run, g *kernel.Global) {
 		switch {
 		case !opens[name].IsZero():
 			e.add("%s %s: the rate limit of %s is %s, and the next may start at %s.", count(n, "run"), wait(n), what, l.Rate, clock(opens[name]))
+		case l.Max == 0 && l.Rate.Max > 0:
+			e.add("%s %s for the rate limit of %s, %s: as many as may start at once have slots and have not started.",
+				count(n, "run"), wait(n), what, l.Rate)
 		case name == own:
 			e.add("%s %s for a slot: at most %d may run at once, and %d do.", count(n, "run"), wait(n), e.Job.Policy.MaxConcurrency, e.Live[jobs.Processing])
 		case l.Max == 0:

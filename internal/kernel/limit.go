@@ -39,10 +39,13 @@ func rateStep(r jobs.Rate) time.Duration {
 	return (r.Per + time.Duration(r.Max) - 1) / time.Duration(r.Max)
 }
 
+// rateSpan is the time in which an empty bucket gets all its tokens but the first.
+func rateSpan(r jobs.Rate) time.Duration { return time.Duration(r.Max-1) * rateStep(r) }
+
 // rateSpend returns when the next start is allowed after one at a time. opens is when that one was: the rate is a
 // bucket of Max tokens, and this single time encodes how full it is.
 func rateSpend(r jobs.Rate, opens, at time.Time) time.Time {
-	if full := at.Add(rateStep(r) - r.Per); opens.Before(full) {
+	if full := at.Add(-rateSpan(r)); opens.Before(full) {
 		opens = full
 	}
 	return opens.Add(rateStep(r))
@@ -55,7 +58,7 @@ func (g *Gate) Under(l jobs.Limit) *Gate {
 	}
 	now := *g
 	if now.Limit = l.Max; now.Rate != l.Rate {
-		now.Rate, now.Opens = l.Rate, time.Time{}
+		now.Rate, now.Opens, now.Admitted = l.Rate, time.Time{}, 0
 	}
 	return &now
 }
@@ -68,8 +71,22 @@ func (g *Gate) Free(at time.Time) bool {
 	return (g.Limit == 0 || g.Taken < g.Limit) && !g.Throttled(at)
 }
 
-// Throttled reports whether only the rate keeps runs from starting now, whatever slots are free.
-func (g *Gate) Throttled(at time.Time) bool { return g.Rate.Max > 0 && g.Opens.After(at) }
+// Throttled reports whether the rate keeps runs from taking a slot now, whatever slots are free: each run that has
+// taken one and has not started may still need a start of the rate.
+func (g *Gate) Throttled(at time.Time) bool {
+	return g.Rate.Max > 0 && (g.Admitted >= g.Rate.Max || g.Admits().After(at))
+}
+
+// Admits returns when the rate lets the next run take a slot. Zero means: not before another one has started.
+func (g *Gate) Admits() time.Time {
+	if g.Admitted >= g.Rate.Max {
+		return time.Time{}
+	}
+	return g.Opens.Add(time.Duration(g.Admitted) * rateStep(g.Rate))
+}
+
+// Starts reports whether the rate lets a run start now.
+func (g *Gate) Starts(at time.Time) bool { return g.Rate.Max == 0 || !g.Opens.After(at) }
 
 // Spend takes one start, now or as soon as it is allowed, and returns when that is.
 func (g *Gate) Spend(at time.Time) time.Time {
@@ -83,12 +100,19 @@ func (g *Gate) Spend(at time.Time) time.Time {
 	return at
 }
 
+// Unspend takes back one start that Spend took.
+func (g *Gate) Unspend() {
+	if g.Rate.Max > 0 {
+		g.Opens = g.Opens.Add(-rateStep(g.Rate))
+	}
+}
+
 // Full returns when the whole burst is available again. After that the gate's rate has no state.
 func (g *Gate) Full() time.Time {
 	if g.Rate.Max == 0 {
 		return time.Time{}
 	}
-	return g.Opens.Add(g.Rate.Per - rateStep(g.Rate))
+	return g.Opens.Add(rateSpan(g.Rate))
 }
 
 // Names of gates. A run's gates stand in the order of their names.

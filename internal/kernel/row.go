@@ -71,6 +71,8 @@ type Gate struct {
 	Taken  int // slots held
 	Rate   jobs.Rate
 	Opens  time.Time // when the next run may start; see Rate
+	// Admitted counts the runs that have a slot and have not started. Only a gate with a rate counts them.
+	Admitted int
 	// Runs is only used by the row of a CrowdGate, which see.
 	Runs []jobs.ID
 }

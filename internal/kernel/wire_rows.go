@@ -377,6 +377,7 @@ func wireGate(c *coder, g *Gate) {
 	signed(c, &g.Taken)
 	wireRate(c, &g.Rate)
 	c.time(&g.Opens)
+	signed(c, &g.Admitted)
 	list(c, &g.Runs, 16, (*coder).id)
 }
 

@@ -13,7 +13,7 @@ import (
 // gates' rows.
 func limited(t *testing.T, before, after rows, at time.Time) {
 	t.Helper()
-	alarmed := map[kernel.Ref]bool{}
+	alarmed, admitted := map[kernel.Ref]bool{}, map[kernel.Ref]int{}
 	for _, row := range after {
 		run, ok := row.(*kernel.Run)
 		if !ok || run.Settled() {
@@ -24,6 +24,9 @@ func limited(t *testing.T, before, after rows, at time.Time) {
 		}
 		for _, name := range run.Gates {
 			listed(t, run, name, after)
+			if single := run.Place == nil || run.Place.Group.IsZero(); single && (run.Holds && run.Ready() || run.Reserved && kernel.Keyed(name)) {
+				admitted[kernel.GateRef(run.Tenant, name)]++
+			}
 		}
 	}
 	for ref, row := range after {
@@ -31,8 +34,12 @@ func limited(t *testing.T, before, after rows, at time.Time) {
 		if !ok {
 			continue
 		}
-		if under(after, g).Throttled(at) && waitersAt(after, ref) > 0 && !alarmed[ref] {
-			t.Errorf("gate %s opens at %v, runs wait there, and none of them wakes", g.Name, g.Opens)
+		now := under(after, g)
+		if now.Throttled(at) && !now.Admits().IsZero() && waitersAt(after, ref) > 0 && !alarmed[ref] {
+			t.Errorf("gate %s opens at %v (%d admitted), runs wait there, and none of them wakes", g.Name, g.Opens, g.Admitted)
+		}
+		if g.Admitted > admitted[ref] {
+			t.Errorf("gate %s counts %d runs that have slots and have not started, there are %d", g.Name, g.Admitted, admitted[ref])
 		}
 		crowded(t, before, after, g)
 	}
