@@ -101,7 +101,7 @@ func TestExplainRun(t *testing.T) {
 			id := d.begin(kernel.Create{})
 			d.apply(kernel.Start{ID: first, Worker: "w1", Attempt: 1})
 			return id
-		}, "It is the first that waits for the rate limit of its job, which lets it start at 2026-11-21T13:00:00Z."},
+		}, "It is the first that waits for the rate limit of its job, which lets it start at 2026-11-21T13:00:02Z."},
 		"a retry": {func(d *fixture, _ *members) jobs.ID {
 			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Retries: new(3), RetryDelay: new(time.Minute), RetryJitter: new(jobs.JitterNone)}})
 			id := d.begin(kernel.Create{})
