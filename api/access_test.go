@@ -66,7 +66,7 @@ func newGuarded(t *testing.T) *guarded {
 	o := ops.New(ops.Config{Store: g.store, Sessions: ops.SessionLimits{Idle: 2 * time.Hour}, Authenticates: true, Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	g.ops, g.access = o, api.NewAccess(o, false)
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug})) // each request has a line
-	g.Handler = hangsUp(api.Guard(log, api.New(api.Config{Ops: o, Who: g.access.Who, Denied: g.access.Denied, Logger: log})))
+	g.Handler = hangsUp(api.Guard(log, "", api.New(api.Config{Ops: o, Who: g.access.Who, Denied: g.access.Denied, Logger: log})))
 	g.apply(kernel.SetAlarmTarget{Target: kernel.AlarmTarget{Name: "holidays", Kind: "slack", URL: "https://hooks.example/1"}})
 	g.apply(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "slow", Kind: kernel.AlarmSlow, Factor: 2, Targets: []string{"holidays"}}})
 	g.apply(kernel.RaiseAlarm{Rule: "slow", Job: "billing.charge", App: "billing"})

@@ -43,7 +43,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	log := slog.New(slog.NewTextHandler(&d.log, nil))
 	d.api = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, ForecastWork: time.Minute}), Logger: log})
-	d.Handler = api.Guard(log, d.api)
+	d.Handler = api.Guard(log, "", d.api)
 	return d
 }
 

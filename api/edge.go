@@ -29,11 +29,19 @@ func who(ctx context.Context) ops.Who {
 
 // Guard wraps all that a process serves over HTTP, the API and the pages: each request has an ID and, at debug, a log
 // line; a panic becomes a problem and a log line; a page of another origin cannot act in a user's name; and no further
-// request follows a chunked body on its connection.
-func Guard(log *slog.Logger, next http.Handler) http.Handler {
+// request follows a chunked body on its connection. Page is the URL of the pages as users know it, or "": behind a
+// proxy, the Host of a request may lack its port.
+func Guard(log *slog.Logger, page string, next http.Handler) http.Handler {
 	origin := http.NewCrossOriginProtection()
-	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		problem(http.StatusForbidden, codeCrossOrigin, "the request comes from a page of another origin").write(w)
+	if u, err := url.Parse(page); err == nil && u.Host != "" {
+		_ = origin.AddTrustedOrigin(u.Scheme + "://" + u.Host) // an invalid one is no origin of a browser
+	}
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		detail := "the request comes from a page of another origin"
+		if from := r.Header.Get("Origin"); from != "" {
+			detail = fmt.Sprintf("the request comes from a page of %.200q, and this server is %.200q: open the URL in http.url, or set that to the URL that users open", from, r.Host)
+		}
+		problem(http.StatusForbidden, codeCrossOrigin, detail).write(w)
 	}))
 	return numbered(log, recovered(log, alone(upright(origin.Handler(next)))))
 }

@@ -304,7 +304,7 @@ func TestInternalErrorsStayInside(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		d := newFixture(t)
 		log := newLog(&d.log)
-		d.Handler = api.Guard(log, api.New(api.Config{Ops: ops.New(ops.Config{Store: broken{d.store, panics}}), Logger: log}))
+		d.Handler = api.Guard(log, "", api.New(api.Config{Ops: ops.New(ops.Config{Store: broken{d.store, panics}}), Logger: log}))
 		a := d.send("GET", "/api/v1/jobs", "")
 		p := a.problem(t)
 		if p.Status != 500 || p.Code != "internal" || strings.Contains(string(a.body), "hunter2") {

@@ -135,7 +135,7 @@ func TestNoRequestIsSmuggled(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked []string
 				p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
-				server := api.NewServer(api.Guard(newLog(io.Discard), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				server := api.NewServer(api.Guard(newLog(io.Discard), "", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 					body, _ := io.ReadAll(r.Body)
 					asked = append(asked, r.URL.Path+" "+string(body))
 				})), newLog(io.Discard))
@@ -351,7 +351,7 @@ func TestRapidReset(t *testing.T) {
 		running.Add(-1)
 	})
 	server := httptest.NewUnstartedServer(nil)
-	server.Config = api.NewServer(api.Guard(newLog(io.Discard), handler), newLog(io.Discard))
+	server.Config = api.NewServer(api.Guard(newLog(io.Discard), "", handler), newLog(io.Discard))
 	server.EnableHTTP2 = true
 	server.StartTLS()
 	defer server.Close()

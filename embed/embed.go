@@ -108,7 +108,8 @@ type Config struct {
 	AuditSinks []AuditSink
 	// Alarms is how messages of alarms are sent. Default of Allow: to public addresses only, at ports 80 and 443.
 	Alarms alarms.Config
-	// Page is the address of the pages, for links in these messages; "" = they have none.
+	// Page is the URL of the pages as users know it: for links in these messages, and because browsers name it as the
+	// origin of forms. "" = no links.
 	Page string
 
 	// RaftLog selects what stores the Raft log of a new Dir: "wal" (the default) or "boltdb", which takes twice the time of
@@ -399,7 +400,7 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 	}
 	mux.Handle("GET /metrics", door.Guarded(ops.Viewer, meter.Handler()))
 	mux.Handle("/", door.Counted(page))
-	return api.Guard(cfg.Logger, http.StripPrefix(cfg.Base, meter.Requests(aged(traced(mux)))))
+	return api.Guard(cfg.Logger, cfg.Page, http.StripPrefix(cfg.Base, meter.Requests(aged(traced(mux)))))
 }
 
 // alarmed adds the metrics of alarms.

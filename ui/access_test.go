@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -67,7 +69,7 @@ func guarded(t *testing.T) (s *scene, d *testAccess, tokens map[string]string) {
 		}
 		tokens[role] = text
 	}
-	s.Handler = ui.New(ui.Config{Ops: o, Access: d, Notice: hostile})
+	s.Handler = api.Guard(slog.New(slog.DiscardHandler), "", ui.New(ui.Config{Ops: o, Access: d, Notice: hostile}))
 	return s, d, tokens
 }
 

@@ -220,7 +220,7 @@ func New(c Config) *UI {
 		mux.HandleFunc(r.pattern, u.route(r.need, r.do))
 	}
 	u.mux = mux
-	u.Handler = u.headers(http.NewCrossOriginProtection().Handler(mux))
+	u.Handler = u.headers(mux)
 	return u
 }
 

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/api"
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -138,8 +139,10 @@ func newScene(t *testing.T) *scene {
 		}
 	}
 	s.apply(kernel.Configure{RecurringDebug: new(true), TriggeredDebug: new(true)})
-	s.Handler = ui.New(ui.Config{Ops: ops.New(ops.Config{Store: s.store, Logs: logs, Live: s.live, ForecastWork: time.Minute, Outbox: storetest.NewOutbox(metastore.RefusedRequest{At: time.Now(), Key: "app.work", Actor: hostile, Reason: hostile})}), Notice: hostile,
-		Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	refused := storetest.NewOutbox(metastore.RefusedRequest{At: time.Now(), Key: "app.work", Actor: hostile, Reason: hostile})
+	o := ops.New(ops.Config{Store: s.store, Logs: logs, Live: s.live, ForecastWork: time.Minute, Outbox: refused})
+	s.Handler = api.Guard(log, "", ui.New(ui.Config{Ops: o, Notice: hostile, Logger: log}))
 	return s
 }
 

@@ -28,7 +28,7 @@ func (p *process) profile(ctx context.Context) error {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	server := api.NewServer(api.Hosts(nil, api.Guard(p.log, mux)), p.log)
+	server := api.NewServer(api.Hosts(nil, api.Guard(p.log, "", mux)), p.log)
 	server.WriteTimeout = 10 * time.Minute // a profile takes as long as one asks for
 	fmt.Fprintf(p.out, "  profiler: http://%s/debug/pprof/\n", l.Addr())
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
