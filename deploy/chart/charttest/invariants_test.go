@@ -100,6 +100,9 @@ func (s server) set(key string) string {
 	return fmt.Sprint(at)
 }
 
+// inside names the program to the process of TestPods that has a network of its own.
+const inside = "CHART_TEST_INSIDE"
+
 // program builds the program, once.
 var program = sync.OnceValues(func() (string, error) {
 	if path := os.Getenv(inside); path != "" {

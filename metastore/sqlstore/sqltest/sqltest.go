@@ -26,7 +26,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,9 +66,10 @@ type server struct {
 	url    *url.URL
 	cmd    *exec.Cmd
 	log    bytes.Buffer
-	as     *syscall.Credential // the servers refuse to run as root
-	listen string              // host:port, "" = it has a socket only
-	start  []string            // the program, and its arguments
+	uid    int // the servers refuse to run as root; 0 = the user of the test
+	gid    int
+	listen string   // host:port, "" = it has a socket only
+	start  []string // the program, and its arguments
 }
 
 // Main runs the tests and stops the servers that they have started.
@@ -287,7 +287,7 @@ func (s *server) prepare() (err error) {
 		}
 		uid, _ := strconv.Atoi(u.Uid)
 		gid, _ := strconv.Atoi(u.Gid)
-		s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
+		s.uid, s.gid = uid, gid
 		return os.Chown(s.dir, uid, gid)
 	}
 	return errors.New("the server does not run as root, and no other user was found")
@@ -298,7 +298,7 @@ func (s *server) command(path string, args ...string) *exec.Cmd {
 	c.Dir, c.Stdout, c.Stderr = s.dir, &s.log, &s.log
 	// The test's own TMPDIR may be closed to the server's user.
 	c.Env = append(os.Environ(), "HOME="+s.dir, "TMPDIR="+s.dir, "LC_ALL=C")
-	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.as, Pdeathsig: syscall.SIGKILL}
+	c.SysProcAttr = s.attributes()
 	return c
 }
 

@@ -36,9 +36,6 @@ import (
 // Pods as Kubernetes starts them, without Kubernetes: each is a process with the rendered arguments, variables and
 // files, in a root directory of its own, as user 65532, at an address of its own in a network of the test.
 
-// inside marks the process that has a network of its own.
-const inside = "CHART_TEST_INSIDE"
-
 // podUser runs in the pods.
 const podUser = 65532
 
