@@ -33,6 +33,7 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 	if got == r.number {
 		r.batch = nil
 	}
+	again := slices.Clone(r.batch)
 	r.mu.Unlock()
 	defer func() {
 		r.mu.Lock()
@@ -48,6 +49,9 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 			r.worker.heartbeatNow()
 		}
 	}()
+	if err := r.check(ctx, again); err != nil {
+		return "", nil, err
+	}
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
@@ -120,4 +124,25 @@ func (r *Remote) Stops() (list []bus.Stop) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// check drops those of a batch that is sent again which have ended. The HTTP worker may have received them, gone to
+// another node, and ended them there.
+func (r *Remote) check(ctx context.Context, again []*turn) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	for _, t := range again {
+		k := t.attempt.token
+		run, err := r.own(ctx, k)
+		switch code := jobs.CodeOf(err); {
+		case err != nil && code != jobs.Stale:
+			return kernel.Refuse(jobs.Unavailable, "unknown whether run %s goes on: poll again: %v", k.ID, err)
+		case err == nil && (run.State == jobs.Processing || run.Lingering):
+			continue
+		}
+		r.worker.held.disown(t.attempt)
+		t.end(jobs.ErrLeaseLost)
+		r.forget(t)
+	}
+	return nil
 }

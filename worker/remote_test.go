@@ -27,6 +27,13 @@ func (r rows) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Re
 	return r.stage.Apply(ctx, batch)
 }
 
+func (r rows) Run(ctx context.Context, tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	if err := r.unread.Load(); err != nil {
+		return nil, *err
+	}
+	return r.Store.Run(ctx, tenant, id)
+}
+
 // remote acts for the HTTP worker "h", with the same start each time. stop ends its node.
 func (s *stage) remote(cfg worker.Config, o jobs.Options) (r *worker.Remote, stop func()) {
 	s.t.Helper()
@@ -356,6 +363,32 @@ func TestAnHTTPWorkerComesBackWithARun(t *testing.T) {
 		s.wantState(run.ID, jobs.Processing, "")
 		s.succeed(r, run)
 		s.succeed(r, first)
+	})
+}
+
+// An HTTP worker that has ended a run at another node is not given it again by the node before, whose response was not
+// confirmed there. If the store cannot be asked, nothing is given.
+func TestAnHTTPWorkerComesBackWithoutARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		one, p := s.listed(worker.Config{}, jobs.Options{}, 2)
+		<-p.done
+		run, open := s.started(one, "j"), s.started(one, "j")
+		s.push(one, run, open)
+		synctest.Wait()
+		wantGiven(t, "the second poll", s.poll(one, 2, "", time.Minute), run, open)
+
+		other, _ := s.remote(worker.Config{}, jobs.Options{})
+		s.must(other.Has(t.Context(), run.ID, run.Attempt))
+		other.Listed()
+		s.succeed(other, run)
+
+		s.unread.Store(new(kernel.Refuse(jobs.Unavailable, "no leader")))
+		if p := s.poll(one, 2, "other", time.Second); len(p.given()) > 0 || jobs.CodeOf(p.err) != jobs.Unavailable {
+			t.Errorf("without an answer of the store: %v, %v", p.list, p.err)
+		}
+		s.unread.Store(nil)
+		wantGiven(t, "the first node again", s.poll(one, 2, "other", time.Second), open)
 	})
 }
 

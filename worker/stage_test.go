@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -28,6 +29,8 @@ type stage struct {
 	store metastore.Full
 	node  bus.Bus
 	wrap  func(bus.Bus) bus.Bus // what workers made from now on use; nil = the hub's
+
+	unread atomic.Pointer[error] // reads of runs by HTTP workers' nodes fail with it
 
 	mu         sync.Mutex
 	silent     bool          // the leader answers no heartbeats
