@@ -11,9 +11,14 @@ import (
 // the leader did not answer.
 const ageHeader = "Carillon-Age"
 
-// aged sets ageHeader on responses that may be stale.
+// aged sets ageHeader on responses that may be stale. Requests that may change something are answered by current rows
+// only.
 func aged(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			next.ServeHTTP(w, r)
+			return
+		}
 		r = r.WithContext(metastore.WithAge(r.Context()))
 		next.ServeHTTP(&agedAnswer{ResponseWriter: w, r: r}, r)
 	})

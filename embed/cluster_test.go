@@ -545,4 +545,19 @@ func TestCopyIsReadWithoutLeader(t *testing.T) {
 	if page := ask("/jobs").Body.String(); !strings.Contains(page, "The leader does not respond.") {
 		t.Error("the page does not show that it is stale")
 	}
+	// What the copy does not have may exist, and nothing is decided by what it has.
+	for _, r := range [][2]string{{http.MethodGet, "/api/v1/jobs/no.such"}, {http.MethodGet, "/jobs/no.such"}, {http.MethodGet, "/api/v1/runs/" + jobs.NewID(time.Now()).String()},
+		{http.MethodPost, "/api/v1/jobs/no.such/pause"}, {http.MethodPost, "/api/v1/jobs/test.ring/resume"}, {http.MethodDelete, "/api/v1/jobs/no.such"}} {
+		rec, req := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), r[0], r[1], strings.NewReader("{}"))
+		req.Header.Set("Content-Type", "application/json")
+		req.Header.Set("If-Match", "*")
+		if h.standby.Handler().ServeHTTP(rec, req); rec.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s %s: status %d: %.300s", r[0], r[1], rec.Code, rec.Body)
+		}
+	}
+	short, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := h.standby.Client().Get(short, run.ID); jobs.CodeOf(err) != jobs.Unavailable {
+		t.Errorf("a client gets an old run without its age: %v", err)
+	}
 }

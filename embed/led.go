@@ -133,8 +133,9 @@ func (l *led) ready(ctx context.Context) error {
 }
 
 // elsewhere reads this node's copy if that is known to be current, and else at the leader, which verifies that it still
-// leads. While there is no leader, or it does not answer, elsewhere reads the copy and notes its age (metastore.AgeOf):
-// stale pages are better than none.
+// leads. While there is no leader, or it does not answer, elsewhere reads the copy for callers that look at its age
+// (metastore.WithAge): stale pages are better than none. A copy cannot know what does not exist, and nothing is decided
+// by it.
 type elsewhere struct{ *led }
 
 // readPatience is the timeout of a read at the leader, after which the copy is read.
@@ -169,8 +170,15 @@ func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, met
 	if !e.copies.Whole() { // it may be empty
 		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer, and this node's copy is incomplete since its start")
 	}
-	metastore.NoteAge(ctx, max(e.copies.Age(), time.Millisecond))
-	return ask(ctx, e.here)
+	age := max(e.copies.Age(), time.Millisecond)
+	if !metastore.NoteAge(ctx, age) {
+		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer")
+	}
+	if answer, err = ask(ctx, e.here); jobs.CodeOf(err) == jobs.NotFound {
+		err = kernel.Refuse(jobs.Unavailable, "the leader does not answer, and this node's copy, which may be %v old, does not have it: %v",
+			age.Round(time.Millisecond), err)
+	}
+	return answer, err
 }
 
 func (e elsewhere) Definition(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {

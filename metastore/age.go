@@ -16,12 +16,16 @@ func WithAge(ctx context.Context) context.Context {
 	return context.WithValue(ctx, ageKey{}, new(atomic.Int64))
 }
 
-// NoteAge notes that the result of a read with ctx may be so old. The oldest counts.
-func NoteAge(ctx context.Context, age time.Duration) {
-	if of, ok := ctx.Value(ageKey{}).(*atomic.Int64); ok {
-		for was := of.Load(); int64(age) > was && !of.CompareAndSwap(was, int64(age)); was = of.Load() {
-		}
+// NoteAge notes that the result of a read with ctx may be so old, and reports whether it could: a caller that does not
+// look at the age must not get an old result. The oldest counts.
+func NoteAge(ctx context.Context, age time.Duration) bool {
+	of, ok := ctx.Value(ageKey{}).(*atomic.Int64)
+	if !ok {
+		return false
 	}
+	for was := of.Load(); int64(age) > was && !of.CompareAndSwap(was, int64(age)); was = of.Load() {
+	}
+	return true
 }
 
 // AgeOf returns how old the results of reads with ctx may be; 0: they were current.
