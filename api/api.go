@@ -18,6 +18,9 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -72,6 +75,7 @@ type API struct {
 	rules    map[string]ops.Role // by the pattern of a route: the role that it needs; NoRole = no authentication
 	work     map[string]bool     // by the pattern of a route: workers may use it, too
 	long     map[string]bool     // by the pattern of a route: it ends when its sender may no longer use it
+	queries  map[string][]string // by the pattern of a route: its query parameters
 	rates    rates               // of requests, by principal
 	edits    rates               // of changes of one job
 	wrong    rates               // of feedback with a wrong signature, by address
@@ -88,7 +92,7 @@ func Paths() []string {
 // New returns an API that serves everything under Paths.
 func New(c Config) *API {
 	teachHuma()
-	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, leads: c.Leads, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{}, long: map[string]bool{},
+	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, leads: c.Leads, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{}, long: map[string]bool{}, queries: map[string][]string{},
 		rates: rates{rate: 2_000, burst: 4_000}, edits: rates{rate: 10, burst: 100},
 		wrong:  rates{rate: 0.5, burst: 10},
 		memory: memory{most: cmp.Or(c.Memory, defaultMemory), each: cmp.Or(c.MemoryPerToken, defaultMemoryPerToken)}}
@@ -202,6 +206,10 @@ func (a *API) ruled(next http.Handler) http.Handler {
 			p.write(w)
 			return
 		}
+		if p := a.checkNames(route, r.URL.Query()); p != nil {
+			p.write(w)
+			return
+		}
 		ctx := context.WithValue(r.Context(), whoKey{}, asker)
 		ctx = context.WithValue(ctx, deniedKey{}, func(why string) { a.denied(r, asker, route, why) })
 		if a.long[route] {
@@ -223,6 +231,35 @@ func (a *API) permit(asker ops.Who, route string) *Problem {
 		return problem(http.StatusForbidden, codeForbidden, "this needs the token of a worker, and the token has the role "+asker.Role.String())
 	case need != ops.NoRole && !a.work[route] && !asker.Role.Covers(need):
 		return problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role))
+	}
+	return nil
+}
+
+// queryOf lists the query parameters of an input.
+func queryOf(input reflect.Type) (names []string) {
+	for f := range input.Fields() {
+		if f.Anonymous && f.Type.Kind() == reflect.Struct {
+			names = append(names, queryOf(f.Type)...)
+		}
+		if name, _, _ := strings.Cut(f.Tag.Get("query"), ","); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// checkNames refuses a query parameter that a route does not have: under a misspelled filter a list would be of all.
+func (a *API) checkNames(route string, query url.Values) *Problem {
+	known, registered := a.queries[route]
+	for name := range query {
+		if registered && !slices.Contains(known, name) {
+			want := "it has none"
+			if len(known) > 0 {
+				want = "want one of " + strings.Join(known, ", ")
+			}
+			detail := fmt.Sprintf("unknown query parameter %.40q of %s: %s", name, route, want)
+			return problem(http.StatusUnprocessableEntity, codeInvalid, detail, Fault{Location: "query." + name, Message: "is unknown"})
+		}
 	}
 	return nil
 }
@@ -273,6 +310,7 @@ func (a *API) open(pattern string, handler http.HandlerFunc) {
 // register adds a route that needs a role, and whose errors become problems.
 func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
 	op = a.rule(need, op)
+	a.queries[op.Method+" "+op.Path] = queryOf(reflect.TypeFor[I]())
 	// Bodies have been read within their limits before huma sees them (strict.go).
 	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {

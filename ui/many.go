@@ -54,7 +54,7 @@ func (p *manyPage) What(n int) string {
 
 // manyFilters are the names of filters in URLs, with their labels.
 var manyFilters = [][2]string{{"q", "Search"}, {"app", "App"}, {"tag", "Tag"}, {"kind", "Kind"}, {"job", "Job"}, {"state", "State"}, {"worker", "Worker"},
-	{"origin", "Origin"}, {"parent", "Parent run"}, {"batch", "Batch"}, {"code", "Error code"}, {"from", "Created from"}, {"to", "Created before"}}
+	{"origin", "Origin"}, {"parent", "Parent run"}, {"batch", "Batch"}, {"code", "Error code"}, {"arg", "Argument"}, {"from", "Created from"}, {"to", "Created before"}}
 
 // manyLink is a link to the page of an action, under the filter of a list.
 type manyLink struct {
@@ -84,7 +84,7 @@ func (p runsPage) Many() (links []manyLink) {
 	if !p.Operator() || !p.Filter.Any() && p.Filter.State == "" || len(p.Rows) == 0 {
 		return nil
 	}
-	state, err := kernel.ParseState(p.Filter.State)
+	state, err := stateOf(p.Filter.State)
 	if err != nil || state.Final() {
 		links = append(links, manyLinkTo("runs", ops.RetryRuns, p.Filter.values()))
 	}
@@ -122,8 +122,8 @@ func (u *UI) manyRuns(action ops.Action) handler {
 		}
 		f := filterOf(r.Form)
 		q, faults := f.query()
-		if len(faults) > 0 {
-			return answer{}, kernel.Invalid("%s", faults[0])
+		for _, fault := range faults {
+			return answer{}, kernel.Invalid("%s", fault)
 		}
 		m := ops.ManyRuns{Action: action, Filter: q, Idempotency: r.PostFormValue("request")}
 		p := &manyPage{visitor: v, Action: action, Filter: f.values(), Back: runsPath(f.values())}

@@ -29,9 +29,9 @@ type runsPage struct {
 	Newer   string
 	Older   string
 	Through time.Time // the search was cut short at this time
-	Faults  []string  // errors of the filter
-	Here    string    // where the forms redirect to
-	Done    string    // the result of a form
+	Faults  filterFaults
+	Here    string // where the forms redirect to
+	Done    string // the result of a form
 	Keys    []jobs.Key
 	Apps    []string
 	Workers []string
@@ -43,6 +43,30 @@ type runFilter struct {
 	State, Job, App, Tag, Worker, Origin, Parent, Batch, From, To, Zone, Code, Arg string
 	Cursor                                                                         string
 	Back                                                                           []string // cursors of the pages before this one, "" for the first
+}
+
+// filterFaults are the errors of a filter, by its field; "" = of none in particular. With any, the list has no rows:
+// all runs would look like those that the filter selects.
+type filterFaults map[string]string
+
+// note adds the error of a field. The first error of a field counts.
+func (f filterFaults) note(field string, err error) {
+	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok && f[field] == "" {
+		f[field] = refusal.Text
+	}
+}
+
+// Of returns the error at a field, or "".
+func (f filterFaults) Of(field string) string { return f[field] }
+
+// Elsewhere lists the errors of what has no field on the page, or at least none that can be typed into.
+func (f filterFaults) Elsewhere() (list []string) {
+	for _, name := range []string{"state", ""} {
+		if f[name] != "" {
+			list = append(list, f[name])
+		}
+	}
+	return list
 }
 
 // stateTab is one state and how many runs are in it.
@@ -114,67 +138,60 @@ func (f runFilter) at(cursor string, back []string) string {
 	return runsPath(v)
 }
 
-// query converts the filter. Invalid fields are reported and left out.
-func (f runFilter) query() (q ops.RunFilter, faults []string) {
-	wrong := func(err error) {
-		if refusal, ok := errors.AsType[*kernel.Refusal](err); ok {
-			faults = append(faults, refusal.Text)
-		}
-	}
-	q = ops.RunFilter{Tag: f.Tag, RunQuery: metastore.RunQuery{App: f.App, Worker: f.Worker, Origin: kernel.Origin(f.Origin), Code: f.Code, Cursor: f.Cursor, Limit: runsRows}}
+// query converts the filter. Invalid fields are reported and left out: what is left must not be shown.
+func (f runFilter) query() (q ops.RunFilter, faults filterFaults) {
+	faults = filterFaults{}
+	q = ops.RunFilter{Tag: f.Tag, RunQuery: metastore.RunQuery{App: f.App, Worker: f.Worker, Origin: kernel.Origin(f.Origin),
+		Code: f.Code, Cursor: f.Cursor, Limit: runsRows}}
 	var err error
 	if f.State != "" {
-		if q.State, err = kernel.ParseState(f.State); err != nil {
-			wrong(err)
-		}
+		q.State, err = stateOf(f.State)
+		faults.note("state", err)
 	}
 	switch {
 	case f.Job == "":
 	case isPattern(f.Job):
-		if err := metastore.CheckMatch(f.Job); err != nil {
-			wrong(err)
-		} else {
-			q.Match = f.Job
-		}
+		q.Match = f.Job
+		faults.note("job", metastore.CheckMatch(f.Job))
 	default:
-		if err := jobs.Key(f.Job).Check(); err != nil {
-			wrong(err)
-		} else {
-			q.Job = jobs.Key(f.Job)
-		}
+		q.Job = jobs.Key(f.Job)
+		faults.note("job", q.Job.Check())
 	}
 	if f.Arg != "" {
-		if arg, err := metastore.ParseArg(f.Arg); err != nil {
-			wrong(err)
-		} else {
-			q.Args = []metastore.Arg{arg}
-		}
+		arg, err := metastore.ParseArg(f.Arg)
+		q.Args = []metastore.Arg{arg}
+		faults.note("arg", err)
 	}
 	if f.Parent != "" {
-		if q.Parent, err = jobs.ParseID(f.Parent); err != nil {
-			wrong(err)
-		}
+		q.Parent, err = jobs.ParseID(f.Parent)
+		faults.note("parent", err)
 	}
 	if f.Batch != "" {
-		if q.Batch, err = jobs.ParseID(f.Batch); err != nil {
-			wrong(err)
-		}
+		q.Batch, err = jobs.ParseID(f.Batch)
+		faults.note("batch", err)
 	}
 	if f.Origin != "" && !slices.Contains(origins, q.Origin) {
-		wrong(kernel.Invalid("invalid origin %.40q: want one of %q", f.Origin, origins))
-		q.Origin = ""
+		faults.note("origin", kernel.Invalid("invalid origin %.40q: want one of %q", f.Origin, origins))
 	}
 	if err := checkZone(f.Zone); err != nil {
-		wrong(err)
+		faults.note("from", err)
 		return q, faults
 	}
-	if q.From, err = timeOf(f.From, f.Zone); err != nil {
-		wrong(err)
-	}
-	if q.To, err = timeOf(f.To, f.Zone); err != nil {
-		wrong(err)
-	}
+	q.From, err = timeOf(f.From, f.Zone)
+	faults.note("from", err)
+	q.To, err = timeOf(f.To, f.Zone)
+	faults.note("to", err)
 	return q, faults
+}
+
+// stateOf reads the name of a state, in any case: the command line accepts it so, too.
+func stateOf(name string) (jobs.State, error) {
+	for _, s := range kernel.States() {
+		if strings.EqualFold(name, s.String()) {
+			return s, nil
+		}
+	}
+	return kernel.ParseState(name)
 }
 
 var origins = kernel.Origins()
@@ -197,18 +214,29 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 	f := filterOf(r.URL.Query())
 	q, faults := f.query()
 	p := runsPage{visitor: v, Filter: f, Faults: faults, Origins: origins, Here: f.at(f.Cursor, f.Back), Done: doneText(r.URL.Query())}
-	page, err := u.ops.FilterRuns(ctx, who, q)
-	if jobs.CodeOf(err) == jobs.BadInput && f.Cursor != "" {
-		// A bookmark of an old list: start at its top.
-		q.Cursor, f.Cursor, f.Back = "", "", nil
+	var page metastore.Page
+	if len(faults) == 0 {
+		var err error
 		page, err = u.ops.FilterRuns(ctx, who, q)
+		if jobs.CodeOf(err) == jobs.BadInput && f.Cursor != "" {
+			// A bookmark of an old list: start at its top.
+			q.Cursor, f.Cursor, f.Back = "", "", nil
+			page, err = u.ops.FilterRuns(ctx, who, q)
+		}
+		switch {
+		case jobs.CodeOf(err) == jobs.BadInput && len(q.Args) > 0: // no job declares it
+			faults.note("arg", err)
+		case jobs.CodeOf(err) == jobs.BadInput:
+			faults.note("", err)
+		case err != nil:
+			return answer{}, err
+		}
 	}
-	if refusal, ok := errors.AsType[*kernel.Refusal](err); ok && jobs.CodeOf(err) == jobs.BadInput && len(q.Args) > 0 {
-		p.Faults, err = append(p.Faults, refusal.Text), nil // no job declares it
+	status := 0
+	if len(faults) > 0 {
+		status = http.StatusUnprocessableEntity
 	}
-	if err != nil {
-		return answer{}, err
-	}
+	var err error
 	p.Rows, p.Through = u.runRows(page.Runs), page.Searched
 	if f.whole() {
 		if p.Rows, err = u.fold(ctx, who, p.Rows); err != nil {
@@ -232,7 +260,7 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 			p.Newer = f.at(f.Back[n-1], f.Back[:n-1])
 		}
 	}
-	if p.Tabs, err = u.stateTabs(ctx, who, f, q, page); err != nil {
+	if p.Tabs, err = u.stateTabs(ctx, who, p.Filter, q, page, len(faults) > 0); err != nil {
 		return answer{}, err
 	}
 	list, _, err := u.ops.Jobs(ctx, who, ops.JobQuery{Limit: metastore.MaxPage})
@@ -248,19 +276,20 @@ func (u *UI) runs(r *http.Request, v visitor) (answer, error) {
 	for _, w := range u.ops.Workers(ctx, who) {
 		p.Workers = append(p.Workers, w.Name)
 	}
-	return answer{page: "runs", title: "Runs", data: p}, nil
+	return answer{page: "runs", title: "Runs", data: p, status: status}, nil
 }
 
 // stateTabs counts where counting is cheap: unfinished runs by their counters, finished ones by the hours of the last
-// day. Under another filter only the runs on the page are counted.
-func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q ops.RunFilter, page metastore.Page) ([]stateTab, error) {
+// day. Under another filter only the runs on the page are counted, and under an invalid one nothing is.
+func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q ops.RunFilter, page metastore.Page,
+	invalid bool) ([]stateTab, error) {
 	narrow := f
 	if !isPattern(f.Job) {
 		narrow.Job = ""
 	}
 	var live map[jobs.State]int
 	ended := map[jobs.State]int64{}
-	if !narrow.Any() {
+	if !narrow.Any() && !invalid {
 		now := u.ops.Now()
 		counts, err := u.ops.Counts(ctx, who, metastore.CountQuery{Job: q.Job, From: now.Truncate(time.Hour).Add(-23 * time.Hour), To: now.Add(time.Hour)})
 		if err != nil {
@@ -283,6 +312,7 @@ func (u *UI) stateTabs(ctx context.Context, who ops.Who, f runFilter, q ops.RunF
 		}
 		tab.Path = to.at("", nil)
 		switch {
+		case invalid:
 		case live == nil && tab.Here:
 			tab.Count, tab.Hint = strconv.Itoa(len(page.Runs)), "on this page"
 			if page.Next != "" || f.Cursor != "" {

@@ -27,12 +27,38 @@ func TestRunsAreFiltered(t *testing.T) {
 		}
 	}
 	for query, says := range map[string]string{
-		"?state=Broken": "state &#34;Broken&#34; is unknown", "?from=yesterday": "invalid time", "?parent=17": "not a UUID", "?origin=heaven": "want one of", "?job=a+b": "a b",
-		"?from=2026-11-21&zone=Mars": "time zone", "?from=2026-11-21": `>UTC<`, "?from=2026-11-21&zone=Asia/Tokyo": `>Asia/Tokyo<`,
-		"?arg=customer": "want args.customer = c7", "?arg=absent=1": "declares args.absent as searchable",
+		"?from=2026-11-21": `>UTC<`, "?from=2026-11-21&zone=Asia/Tokyo": `>Asia/Tokyo<`, "?state=terminated": "Terminated",
 	} {
 		if answer, body := s.get("/runs" + query); answer.StatusCode != 200 || !strings.Contains(body, says) {
 			t.Errorf("/runs%s does not say %s: %d", query, says, answer.StatusCode)
+		}
+	}
+}
+
+// A filter that cannot be read selects nothing: no rows, no action on all that match, no count, and its error is at its
+// field.
+func TestWrongFilterSelectsNothing(t *testing.T) {
+	s := newScene(t)
+	for query, want := range map[string][2]string{ // the field, the error
+		"?state=Broken": {"", "state &#34;Broken&#34; is unknown"}, "?from=yesterday": {"from", "invalid time"}, "?to=tomorrow": {"to", "invalid time"},
+		"?parent=17": {"parent", "not a UUID"}, "?batch=17": {"batch", "not a UUID"}, "?origin=heaven": {"origin", "want one of"},
+		"?job=a+b": {"job", "a b"}, "?job=%5B*": {"job", "want a pattern"}, "?from=2026-11-21&zone=Mars": {"from", "time zone"},
+		"?arg=customer": {"arg", "want args.customer = c7"}, "?arg=absent=1": {"arg", "declares args.absent as searchable"},
+		"?app=%FF": {"", "is not UTF-8"}, "?state=Failed&parent=17": {"parent", "not a UUID"},
+	} {
+		answer, body := s.get("/runs" + query)
+		rows, many := strings.Count(body, `name="id"`), strings.Contains(body, "/bulk/runs/")
+		if answer.StatusCode != 422 || rows > 0 || many || !strings.Contains(body, want[1]) || strings.Contains(body, `class="count"`) {
+			t.Errorf("/runs%s: %d, %d rows, actions on all that match: %t", query, answer.StatusCode, rows, many)
+		}
+		at := "fault-" + want[0]
+		if want[0] != "" && (!strings.Contains(body, `id="`+at+`">`) || !strings.Contains(body, `aria-describedby="`+at+`"`)) {
+			t.Errorf("/runs%s: the error is not at the field %s", query, want[0])
+		}
+		for _, action := range []string{"cancel", "retry"} {
+			if answer, _ := s.get("/bulk/runs/" + action + query); answer.StatusCode != 422 {
+				t.Errorf("%s of all that match %s: %d", action, query, answer.StatusCode)
+			}
 		}
 	}
 }
