@@ -342,7 +342,7 @@ func (f *filling) snapshot(ctx context.Context, last uint64, from metastore.Cont
 	first := dblog.Row{Seq: last>>positionBits + 1, Term: term, Entry: replica.TermEntry()}
 	_, _ = rand.Read(first.Prev[:])
 	_, _ = rand.Read(first.Hash[:])
-	f.at = dblog.Snapshot{Seq: first.Seq, Term: term, Hash: first.Hash}
+	f.at = dblog.Snapshot{Name: dblog.NewName(), Seq: first.Seq, Term: term, Hash: first.Hash}
 	var broken error
 	_, err := dblog.WriteParts(ctx, logTable{f.s, f.tx}, &f.at, replica.Head{Rules: rules, Index: first.Seq, Ended: last}, func(yield func(kernel.Row) bool) {
 		for row, err := range from.Rows(ctx) {
@@ -360,7 +360,8 @@ func (f *filling) snapshot(ctx context.Context, last uint64, from metastore.Cont
 	}{
 		{"DELETE FROM carillon_log", nil},
 		{"INSERT INTO carillon_log (seq, term, prev, hash, entry) VALUES (?, ?, ?, ?, ?)", []any{int64(first.Seq), int64(term), first.Prev[:], first.Hash[:], first.Entry}},
-		{"INSERT INTO carillon_snapshots (seq, term, hash, parts) VALUES (?, ?, ?, ?)", []any{int64(first.Seq), int64(term), first.Hash[:], f.at.Parts}},
+		{"INSERT INTO carillon_snapshots (name, seq, term, hash, parts) VALUES (?, ?, ?, ?, ?)",
+			[]any{f.at.Name, int64(first.Seq), int64(term), first.Hash[:], f.at.Parts}},
 	} {
 		if _, err := f.tx.ExecContext(ctx, f.s.dialect.ask(q.text), q.args...); err != nil {
 			return err

@@ -190,7 +190,7 @@ func (l logTable) Newest(ctx context.Context) (*dblog.Snapshot, error) {
 	defer cancel()
 	var s dblog.Snapshot
 	var hash []byte
-	err := l.in.QueryRowContext(ctx, "SELECT seq, term, hash, parts FROM carillon_snapshots ORDER BY seq DESC LIMIT 1").Scan(&s.Seq, &s.Term, &hash, &s.Parts)
+	err := l.in.QueryRowContext(ctx, "SELECT name, seq, term, hash, parts FROM carillon_snapshots ORDER BY seq DESC LIMIT 1").Scan(&s.Name, &s.Seq, &s.Term, &hash, &s.Parts)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -202,7 +202,7 @@ func (l logTable) Newest(ctx context.Context) (*dblog.Snapshot, error) {
 func (l logTable) Part(ctx context.Context, of dblog.Snapshot, n int) (part []byte, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
 	defer cancel()
-	err = l.in.QueryRowContext(ctx, l.s.dialect.ask("SELECT part FROM carillon_snapshot_parts WHERE seq = ? AND term = ? AND n = ?"), int64(of.Seq), int64(of.Term), n).Scan(&part)
+	err = l.in.QueryRowContext(ctx, l.s.dialect.ask("SELECT part FROM carillon_snapshot_parts WHERE name = ? AND n = ?"), of.Name, n).Scan(&part)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -213,10 +213,8 @@ func (l logTable) Part(ctx context.Context, of dblog.Snapshot, n int) (part []by
 func (l logTable) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
 	defer cancel()
-	_, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshot_parts (seq, term, n, part) VALUES (?, ?, ?, ?)"), int64(of.Seq), int64(of.Term), n, part)
-	if taken(err) { // an attempt without an answer had written it
-		return nil
-	}
+	_, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshot_parts (name, seq, n, part) VALUES (?, ?, ?, ?)"),
+		of.Name, int64(of.Seq), n, part)
 	return err
 }
 
@@ -224,25 +222,30 @@ func (l logTable) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []
 func (l logTable) Publish(ctx context.Context, s dblog.Snapshot) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
 	defer cancel()
-	done, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshots (seq, term, hash, parts) SELECT ?, ?, ?, ? FROM carillon_log l WHERE l.seq = ? AND l.hash = ? AND "+
-		"(SELECT COUNT(*) FROM carillon_snapshot_parts p WHERE p.seq = ? AND p.term = ?) = ? AND NOT EXISTS (SELECT 1 FROM carillon_snapshots n WHERE n.seq >= ?)"),
-		int64(s.Seq), int64(s.Term), s.Hash[:], s.Parts, int64(s.Seq), s.Hash[:], int64(s.Seq), int64(s.Term), s.Parts, int64(s.Seq))
+	done, err := l.in.ExecContext(ctx, l.s.dialect.ask("INSERT INTO carillon_snapshots (name, seq, term, hash, parts) "+
+		"SELECT ?, ?, ?, ?, ? FROM carillon_log l WHERE l.seq = ? AND l.hash = ? AND "+
+		"(SELECT COUNT(*) FROM carillon_snapshot_parts p WHERE p.name = ?) = ? AND "+
+		"NOT EXISTS (SELECT 1 FROM carillon_snapshots n WHERE n.seq >= ?)"),
+		s.Name, int64(s.Seq), int64(s.Term), s.Hash[:], s.Parts, int64(s.Seq), s.Hash[:], s.Name, s.Parts, int64(s.Seq))
 	if err != nil {
 		if taken(err) {
 			return false, nil
 		}
 		return false, err
 	}
-	if n, err := done.RowsAffected(); err != nil || n == 0 {
-		return false, err
+	n, err := done.RowsAffected()
+	return n > 0, err
+}
+
+// Sweep deletes what no reader needs.
+func (l logTable) Sweep(ctx context.Context, upTo uint64) error {
+	ctx, cancel := context.WithTimeout(ctx, l.s.cfg.patience)
+	defer cancel()
+	if _, err := l.in.ExecContext(ctx, "DELETE FROM carillon_snapshots WHERE seq < "+
+		"(SELECT seq FROM (SELECT seq FROM carillon_snapshots ORDER BY seq DESC LIMIT 1 OFFSET 1) AS n)"); err != nil {
+		return err
 	}
-	for _, q := range []string{
-		"DELETE FROM carillon_snapshots WHERE seq < (SELECT seq FROM (SELECT seq FROM carillon_snapshots ORDER BY seq DESC LIMIT 1 OFFSET 1) AS n)",
-		"DELETE FROM carillon_snapshot_parts WHERE (seq, term) NOT IN (SELECT seq, term FROM carillon_snapshots)",
-	} {
-		if _, err := l.in.ExecContext(ctx, q); err != nil {
-			return true, err
-		}
-	}
-	return true, nil
+	_, err := l.in.ExecContext(ctx, l.s.dialect.ask("DELETE FROM carillon_snapshot_parts WHERE seq <= ? AND "+
+		"name NOT IN (SELECT name FROM carillon_snapshots)"), int64(upTo))
+	return err
 }

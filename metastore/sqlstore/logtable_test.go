@@ -44,7 +44,13 @@ func TestLogTable(t *testing.T) {
 				ForgetTerm: func() { exec("UPDATE carillon_leader SET until = 0, term = 0") },
 				SpoilEntry: func(seq uint64) { spoil("entry", "carillon_log", "seq = ?", int64(seq)) },
 				SpoilPart: func(n int) {
-					spoil("part", "carillon_snapshot_parts", "n = ? AND seq = (SELECT seq FROM (SELECT MAX(seq) AS seq FROM carillon_snapshots) AS s)", n)
+					spoil("part", "carillon_snapshot_parts", "n = ? AND name = (SELECT name FROM carillon_snapshots ORDER BY seq DESC LIMIT 1)", n)
+				},
+				Attempts: func() (n int) {
+					if err := s.db.QueryRow("SELECT COUNT(DISTINCT name) FROM carillon_snapshot_parts").Scan(&n); err != nil {
+						t.Fatal(err)
+					}
+					return n
 				},
 			}
 		})

@@ -41,8 +41,10 @@ func hashed(prev Hash, seq, term uint64, nonce string, entry []byte) (h Hash) {
 	return h
 }
 
-// Snapshot is one that is complete.
+// Snapshot is one attempt to write the rows at an entry. Two attempts at the same entry have different parts: the rows
+// come in no order, so parts of one never complete another.
 type Snapshot struct {
+	Name  string // of the attempt, unique in every history
 	Seq   uint64 // of the last row in it
 	Term  uint64 // in which it was written
 	Hash  Hash   // of that row
@@ -72,13 +74,16 @@ type Database interface {
 	// Release ends the lease of a node's term, if it still has it.
 	Release(ctx context.Context, node string, term uint64) error
 
-	// Newest is the newest snapshot; nil = there is none.
+	// Newest is the newest snapshot that was published; nil = there is none.
 	Newest(ctx context.Context) (*Snapshot, error)
 	// Part reads a part of a snapshot; nil = it is no longer there.
 	Part(ctx context.Context, of Snapshot, n int) ([]byte, error)
-	// PutPart writes a part of a snapshot that is not complete.
+	// PutPart writes a part of a snapshot that was not published. It never replaces one.
 	PutPart(ctx context.Context, of Snapshot, n int, part []byte) error
 	// Publish completes a snapshot whose parts are all there, if the log has its row, and it is newer than all others;
-	// it reports whether it did. It deletes all parts but those of this snapshot and the one before.
+	// it reports whether it did.
 	Publish(ctx context.Context, s Snapshot) (done bool, err error)
+	// Sweep deletes snapshots but the newest two, and the parts of attempts that were not published, at entries up to a
+	// number: a leader of a later term may be writing another.
+	Sweep(ctx context.Context, upTo uint64) error
 }

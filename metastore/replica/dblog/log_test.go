@@ -10,6 +10,6 @@ import (
 func TestDatabase(t *testing.T) {
 	dbtest.Run(t, func(*testing.T) dbtest.Harness {
 		db := new(memdb.DB)
-		return dbtest.Harness{Database: db, Delete: db.Delete, ForgetTerm: db.ForgetTerm, SpoilEntry: db.SpoilEntry, SpoilPart: db.SpoilPart}
+		return dbtest.Harness{Database: db, Delete: db.Delete, ForgetTerm: db.ForgetTerm, SpoilEntry: db.SpoilEntry, SpoilPart: db.SpoilPart, Attempts: db.Attempts}
 	})
 }

@@ -2,6 +2,8 @@ package dblog
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
 	"iter"
 	"log/slog"
 	"time"
@@ -28,13 +30,14 @@ func (l *Log) keepShort() {
 	}
 }
 
-// Snapshot writes the rows to the database and cuts the log behind them, if this node leads.
+// Snapshot writes the rows to the database and cuts the log behind them, if this node leads. Until it was read back,
+// the snapshot before and the log behind that one stay.
 func (l *Log) Snapshot(ctx context.Context) error {
 	if err := l.turn.take(ctx); err != nil {
 		return err
 	}
 	l.mu.Lock()
-	s := Snapshot{Seq: l.seq, Term: l.term, Hash: l.hash}
+	s := Snapshot{Name: NewName(), Seq: l.seq, Term: l.term, Hash: l.hash}
 	l.mu.Unlock()
 	if s.Term == 0 {
 		l.turn.give()
@@ -49,20 +52,32 @@ func (l *Log) Snapshot(ctx context.Context) error {
 	if err := l.cfg.Settled(ctx); err != nil {
 		return err
 	}
+	if err := l.db.Sweep(ctx, s.Seq); err != nil { // before it takes more room
+		return err
+	}
 	size, err := WriteParts(ctx, l.db, &s, head, rows.Stored())
 	if err != nil {
 		return err
+	}
+	if err := replica.VerifySnapshot(ReadParts(ctx, l.db, s), head); err != nil {
+		return fmt.Errorf("read the new snapshot at entry %d back: %w", s.Seq, err)
 	}
 	done, err := l.db.Publish(ctx, s)
 	if err != nil || !done {
 		return err
 	}
 	l.cfg.Machine.Bounds.Snapshot(size, time.Now())
+	if err := l.db.Sweep(ctx, s.Seq); err != nil {
+		return err
+	}
 	if trailing >= s.Seq {
 		return nil
 	}
 	return l.db.Cut(ctx, s.Seq-trailing)
 }
+
+// NewName returns the name of an attempt to write a snapshot.
+func NewName() string { return rand.Text() }
 
 // WriteParts writes the parts of a snapshot, sets their number, and returns the size of all.
 func WriteParts(ctx context.Context, to Database, s *Snapshot, head replica.Head, rows iter.Seq[kernel.Row]) (size int64, err error) {

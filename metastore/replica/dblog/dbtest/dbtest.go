@@ -1,6 +1,7 @@
 package dbtest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,8 @@ type Harness struct {
 	// SpoilEntry changes a bit in the middle of the entry of a row, and SpoilPart of a part of the newest snapshot.
 	SpoilEntry func(seq uint64)
 	SpoilPart  func(n int)
+	// Attempts returns how many snapshots have parts, published or not.
+	Attempts func() int
 }
 
 // Run tests a database, a new one for each case.
@@ -47,6 +50,7 @@ func Run(t *testing.T, open func(t *testing.T) Harness) {
 		{"lost end", lostEnd},
 		{"holes", holes},
 		{"torn snapshots", tornSnapshots},
+		{"late parts", lateParts},
 		{"damage", damage},
 		{"far behind", farBehind},
 	} {
@@ -354,52 +358,138 @@ func holes(t *testing.T, h Harness) {
 	}
 }
 
-// torn is a database that refuses a part of a snapshot.
+// torn is a database in which something happens to a part of a snapshot.
 type torn struct {
 	dblog.Database
-	at int // the part; -1 = none
+	next func(of dblog.Snapshot, n int, put func(part []byte) error, part []byte) error // nil = nothing
 }
 
 func (d *torn) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []byte) error {
-	if n == d.at {
-		return errNoAnswer
+	put := func(part []byte) error { return d.Database.PutPart(ctx, of, n, part) }
+	if d.next == nil {
+		return put(part)
 	}
-	return d.Database.PutPart(ctx, of, n, part)
+	return d.next(of, n, put, part)
 }
 
-// A snapshot that was cut off in the middle is none, and does not hinder the next.
-func tornSnapshots(t *testing.T, h Harness) {
-	db := &torn{h.Database, 1}
+// fullNode is a node with so many jobs that their snapshot has several parts. Jobs come in another order each time.
+func fullNode(t *testing.T, db dblog.Database) *node {
 	n := openNode(t, db).lead(t)
-	n.do(t, register)
-	batch := make([]kernel.Envelope, 4000)
+	batch := make([]kernel.Envelope, 2000)
 	for i := range batch {
-		batch[i] = envelope(kernel.Create{ID: jobs.NewID(time.Now()), Key: "k", Args: fmt.Appendf(nil, `{"n":%d,"text":%q}`, i, strings.Repeat(fmt.Sprint(i*7919), 60))})
+		text := strings.Repeat(fmt.Sprint(1+i*7919), 900)[:900]
+		batch[i] = envelope(kernel.Register{App: "a", Worker: "w", Start: true, Job: kernel.Declaration{
+			Key: jobs.Key(fmt.Sprintf("job.%04d", i)), Kind: kernel.Triggered, Code: kernel.Settings{Description: &text}}})
 	}
 	for _, r := range n.rows.Apply(t.Context(), batch) {
 		if r.Err != nil {
 			t.Fatal(r.Err)
 		}
 	}
+	return n
+}
+
+// Whatever becomes of an attempt to write a snapshot, the one before and the log behind it are read until another was
+// read back, also one of the same entry; and no parts of such an attempt stay.
+func tornSnapshots(t *testing.T, h Harness) {
+	db := &torn{Database: h.Database}
+	n := fullNode(t, db)
+	same := func(when string) {
+		t.Helper()
+		if fresh, err := opened(t, h.Database); err != nil || fresh.machine.Engine.Hash() != n.machine.Engine.Hash() {
+			t.Fatalf("%s: a node that opens the log has other rows, or none: %v", when, err)
+		}
+	}
+	for name, next := range map[string]func(of dblog.Snapshot, n int, put func([]byte) error, part []byte) error{
+		"not written": func(_ dblog.Snapshot, n int, put func([]byte) error, part []byte) error {
+			if n == 1 {
+				return errNoAnswer
+			}
+			return put(part)
+		},
+		"written without an answer": func(_ dblog.Snapshot, n int, put func([]byte) error, part []byte) error {
+			if err := put(part); err != nil || n == 0 {
+				return err
+			}
+			return errNoAnswer
+		},
+		"damaged": func(_ dblog.Snapshot, n int, put func([]byte) error, part []byte) error {
+			if n == 1 {
+				part = bytes.Clone(part)
+				part[len(part)/2] ^= 4
+			}
+			return put(part)
+		},
+		"cut short": func(_ dblog.Snapshot, n int, put func([]byte) error, part []byte) error {
+			return put(part[:len(part)-1])
+		},
+		"of two attempts": func() func(dblog.Snapshot, int, func([]byte) error, []byte) error {
+			first := map[int][]byte{} // of the same entry, in another order
+			return func(_ dblog.Snapshot, n int, put func([]byte) error, part []byte) error {
+				if first[n] == nil {
+					first[n] = bytes.Clone(part)
+					if n == 1 {
+						return errNoAnswer
+					}
+				}
+				return put(first[n])
+			}
+		}(),
+	} {
+		before := must[*dblog.Snapshot](t)(h.Newest(t.Context()))
+		db.next = next
+		for range 2 { // at the same entry
+			if err := n.Snapshot(t.Context()); err == nil {
+				t.Fatalf("%s: the snapshot is written", name)
+			}
+			if s := must[*dblog.Snapshot](t)(h.Newest(t.Context())); (s == nil) != (before == nil) || s != nil && *s != *before {
+				t.Fatalf("%s: the newest snapshot is %+v, was %+v", name, s, before)
+			}
+			same(name)
+		}
+		if attempts := h.Attempts(); attempts > 3 {
+			t.Errorf("%s: parts of %d attempts stay", name, attempts)
+		}
+		db.next = nil
+		if err := n.Snapshot(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if s := must[*dblog.Snapshot](t)(h.Newest(t.Context())); s == nil || s.Parts < 2 {
+			t.Fatalf("%s: the snapshot is %+v", name, s)
+		}
+		same(name + ", and written again")
+		n.do(t, kernel.Create{ID: jobs.NewID(time.Now()), Key: "job.0000"})
+		same(name + ", and more")
+		if attempts := h.Attempts(); attempts > 2 {
+			t.Errorf("%s, and written again: parts of %d attempts stay", name, attempts)
+		}
+	}
+}
+
+// A part of a former attempt that arrives late does not spoil the attempt under way, at the same entry.
+func lateParts(t *testing.T, h Harness) {
+	db := &torn{Database: h.Database}
+	n := fullNode(t, db)
+	var late func() error
+	db.next = func(_ dblog.Snapshot, n int, put func([]byte) error, part []byte) error {
+		switch {
+		case n != 1:
+			return put(part)
+		case late == nil:
+			part = bytes.Clone(part)
+			late = func() error { return put(part) }
+			return errNoAnswer
+		}
+		return errors.Join(late(), put(part))
+	}
 	if err := n.Snapshot(t.Context()); !errors.Is(err, errNoAnswer) {
 		t.Fatalf("the snapshot is written: %v", err)
 	}
-	if s := must[*dblog.Snapshot](t)(h.Newest(t.Context())); s != nil {
-		t.Fatalf("there is a snapshot: %+v", s)
-	}
-	if openNode(t, h.Database).machine.Engine.Hash() != n.machine.Engine.Hash() {
-		t.Error("the log alone makes other rows")
-	}
-	db.at = -1
 	if err := n.Snapshot(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if s := must[*dblog.Snapshot](t)(h.Newest(t.Context())); s == nil || s.Parts < 2 {
-		t.Fatalf("the snapshot is %+v", s)
-	}
-	n.do(t, create())
 	if openNode(t, h.Database).machine.Engine.Hash() != n.machine.Engine.Hash() {
-		t.Error("the snapshot and the log make other rows")
+		t.Error("the snapshot makes other rows")
 	}
 }
 

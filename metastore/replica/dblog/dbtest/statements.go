@@ -94,7 +94,7 @@ func rows(t *testing.T, h Harness) {
 		t.Fatal(err)
 	}
 	read(0, 1000, 1, 2, 3, 4, 5, 6)
-	s := dblog.Snapshot{Seq: 4, Term: 3, Hash: hash(4), Parts: 1}
+	s := dblog.Snapshot{Name: "a", Seq: 4, Term: 3, Hash: hash(4), Parts: 1}
 	if err := h.PutPart(ctx, s, 0, []byte("rows")); err != nil {
 		t.Fatal(err)
 	}
@@ -165,11 +165,11 @@ func snapshots(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 	}
-	put := func(seq byte, parts int) dblog.Snapshot {
+	put := func(name string, seq byte, parts int) dblog.Snapshot {
 		t.Helper()
-		s := dblog.Snapshot{Seq: uint64(seq), Term: 3, Hash: hash(seq), Parts: parts}
+		s := dblog.Snapshot{Name: name, Seq: uint64(seq), Term: 3, Hash: hash(seq), Parts: parts}
 		for n := range parts {
-			if err := h.PutPart(ctx, s, n, []byte{seq, byte(n), 0, 255}); err != nil {
+			if err := h.PutPart(ctx, s, n, []byte{name[0], byte(n), 0, 255}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -181,6 +181,18 @@ func snapshots(t *testing.T, h Harness) {
 			t.Errorf("snapshot %+v is published: %v, %v; want %v", s, done, err, want)
 		}
 	}
+	sweep := func(upTo uint64) {
+		t.Helper()
+		if err := h.Sweep(ctx, upTo); err != nil {
+			t.Fatal(err)
+		}
+	}
+	has := func(s dblog.Snapshot, want bool) {
+		t.Helper()
+		if part := must[[]byte](t)(h.Part(ctx, s, 0)); (part != nil) != want {
+			t.Errorf("the parts of snapshot %s are there: %v, want %v", s.Name, part != nil, want)
+		}
+	}
 	newest := func(want dblog.Snapshot) {
 		t.Helper()
 		s := must[*dblog.Snapshot](t)(h.Newest(ctx))
@@ -188,7 +200,7 @@ func snapshots(t *testing.T, h Harness) {
 			t.Fatalf("the newest snapshot is %+v, want %+v", s, want)
 		}
 		for n := range s.Parts {
-			if part := must[[]byte](t)(h.Part(ctx, *s, n)); !bytes.Equal(part, []byte{byte(s.Seq), byte(n), 0, 255}) {
+			if part := must[[]byte](t)(h.Part(ctx, *s, n)); !bytes.Equal(part, []byte{s.Name[0], byte(n), 0, 255}) {
 				t.Errorf("part %d is %q", n, part)
 			}
 		}
@@ -196,29 +208,37 @@ func snapshots(t *testing.T, h Harness) {
 	if s := must[*dblog.Snapshot](t)(h.Newest(ctx)); s != nil {
 		t.Fatalf("an empty database has the snapshot %+v", s)
 	}
-	s := put(3, 3)
+	s := put("a", 3, 3)
+	_ = h.PutPart(ctx, s, 0, []byte("other")) // whatever it answers: what is there stays
 	more := s
 	more.Parts = 4
 	publish(more, false) // a part is missing
 	other := s
 	other.Hash = hash(9)
 	publish(other, false) // of another log
+	again := put("b", 3, 2)
 	publish(s, true)
 	publish(s, false)
 	newest(s)
-	publish(put(2, 1), false) // an older one
+	publish(again, false) // another attempt was published
+	publish(put("c", 2, 1), false)
 	newest(s)
-	fifth, seventh := put(5, 2), put(7, 1)
+	fifth, seventh := put("d", 5, 2), put("e", 7, 1)
 	publish(fifth, true)
 	newest(fifth)
-	if part := must[[]byte](t)(h.Part(ctx, s, 0)); part == nil {
-		t.Error("the snapshot before the newest is gone")
-	}
-	publish(seventh, false) // its parts went as those of no snapshot
-	ninth := put(9, 2)
-	publish(ninth, true)
-	newest(ninth)
-	if part := must[[]byte](t)(h.Part(ctx, s, 0)); part != nil {
-		t.Error("the parts of a former snapshot stay")
-	}
+	sweep(5)
+	has(again, false)
+	has(s, true) // the one before the newest
+	has(seventh, true)
+	publish(seventh, true)
+	newest(seventh)
+	has(s, true)
+	late := put("f", 6, 1)
+	sweep(7)
+	has(s, false)
+	has(late, false)
+	has(fifth, true)
+	newest(seventh)
+	publish(late, false)
+	newest(seventh)
 }

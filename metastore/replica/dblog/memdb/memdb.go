@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -21,10 +22,10 @@ type DB struct {
 	Fault func(statement string) Fault
 
 	mu        sync.Mutex
-	rows      []dblog.Row // without row 0
-	parts     map[id][][]byte
-	snapshots []dblog.Snapshot // complete ones, oldest first
-	node      string           // that has begun the term
+	rows      []dblog.Row        // without row 0
+	parts     map[string]attempt // by name
+	snapshots []dblog.Snapshot   // complete ones, oldest first
+	node      string             // that has begun the term
 	term      uint64
 	until     time.Time // end of its lease
 }
@@ -40,8 +41,11 @@ type Fault struct {
 	Late   time.Duration // with Lost: it is done so long after the error
 }
 
-// id is what the parts of a snapshot have in common.
-type id struct{ seq, term uint64 }
+// attempt is the parts of a snapshot.
+type attempt struct {
+	seq   uint64
+	parts [][]byte
+}
 
 // errLost is the error of a statement without an answer.
 var errLost = errors.New("the connection to the database was lost")
@@ -215,7 +219,7 @@ func (d *DB) Newest(ctx context.Context) (*dblog.Snapshot, error) {
 // Part reads a part of a snapshot.
 func (d *DB) Part(ctx context.Context, of dblog.Snapshot, n int) ([]byte, error) {
 	return ask(d, ctx, "Part", func() []byte {
-		if parts := d.parts[id{of.Seq, of.Term}]; n < len(parts) {
+		if parts := d.parts[of.Name].parts; n < len(parts) {
 			return bytes.Clone(parts[n])
 		}
 		return nil
@@ -226,36 +230,42 @@ func (d *DB) Part(ctx context.Context, of dblog.Snapshot, n int) ([]byte, error)
 func (d *DB) PutPart(ctx context.Context, of dblog.Snapshot, n int, part []byte) error {
 	return d.do(ctx, "PutPart", func() {
 		if d.parts == nil {
-			d.parts = map[id][][]byte{}
+			d.parts = map[string]attempt{}
 		}
-		key := id{of.Seq, of.Term}
-		for len(d.parts[key]) <= n {
-			d.parts[key] = append(d.parts[key], nil)
+		a := d.parts[of.Name]
+		for a.seq = of.Seq; len(a.parts) <= n; {
+			a.parts = append(a.parts, nil)
 		}
-		d.parts[key][n] = bytes.Clone(part)
+		if a.parts[n] == nil {
+			a.parts[n] = bytes.Clone(part)
+		}
+		d.parts[of.Name] = a
 	})
 }
 
 // Publish completes a snapshot.
 func (d *DB) Publish(ctx context.Context, s dblog.Snapshot) (bool, error) {
 	return ask(d, ctx, "Publish", func() bool {
-		key := id{s.Seq, s.Term}
+		parts := d.parts[s.Name].parts
 		i, there := d.at(s.Seq)
-		if !there || d.rows[i].Hash != s.Hash || len(d.parts[key]) != s.Parts || slices.ContainsFunc(d.parts[key], func(b []byte) bool { return b == nil }) {
+		if !there || d.rows[i].Hash != s.Hash || len(parts) != s.Parts || slices.ContainsFunc(parts, func(b []byte) bool { return b == nil }) {
 			return false
 		}
 		if n := len(d.snapshots); n > 0 && d.snapshots[n-1].Seq >= s.Seq {
 			return false
 		}
-		if d.snapshots = append(d.snapshots, s); len(d.snapshots) > 2 {
-			d.snapshots = d.snapshots[1:]
-		}
-		for key := range d.parts {
-			if !slices.ContainsFunc(d.snapshots, func(s dblog.Snapshot) bool { return key == id{s.Seq, s.Term} }) {
-				delete(d.parts, key)
-			}
-		}
+		d.snapshots = append(d.snapshots, s)
 		return true
+	})
+}
+
+// Sweep deletes what no reader needs.
+func (d *DB) Sweep(ctx context.Context, upTo uint64) error {
+	return d.do(ctx, "Sweep", func() {
+		d.snapshots = slices.Clone(d.snapshots[max(0, len(d.snapshots)-2):])
+		maps.DeleteFunc(d.parts, func(name string, a attempt) bool {
+			return a.seq <= upTo && !slices.ContainsFunc(d.snapshots, func(s dblog.Snapshot) bool { return s.Name == name })
+		})
 	})
 }
 
@@ -303,8 +313,15 @@ func (d *DB) SpoilPart(n int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.snapshots[len(d.snapshots)-1]
-	part := d.parts[id{s.Seq, s.Term}][n]
+	part := d.parts[s.Name].parts[n]
 	part[len(part)/2] ^= 4
+}
+
+// Attempts is how many snapshots have parts, published or not.
+func (d *DB) Attempts() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return len(d.parts)
 }
 
 // Size is how many rows there are, and how many snapshots.

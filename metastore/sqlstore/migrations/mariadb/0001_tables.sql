@@ -23,14 +23,15 @@ CREATE TABLE IF NOT EXISTS carillon_snapshots (
     seq   bigint PRIMARY KEY,
     term  bigint     NOT NULL, -- in which it was written
     hash  binary(32) NOT NULL, -- of the entry
-    parts integer    NOT NULL
+    parts integer    NOT NULL,
+    name  varbinary(100) NOT NULL -- of the attempt that wrote the parts
 ) ENGINE = InnoDB;
 CREATE TABLE IF NOT EXISTS carillon_snapshot_parts (
-    seq  bigint   NOT NULL,
-    term bigint   NOT NULL,
+    name varbinary(100) NOT NULL, -- of the attempt: another one at the same entry has other parts
+    seq  bigint   NOT NULL, -- of the entry
     n    integer  NOT NULL,
     part longblob NOT NULL,
-    PRIMARY KEY (seq, term, n)
+    PRIMARY KEY (name, n)
 ) ENGINE = InnoDB;
 
 -- Up to which number the table of finished runs has those of the log.

@@ -24,14 +24,15 @@ CREATE TABLE carillon_snapshots (
     seq   bigint PRIMARY KEY,
     term  bigint NOT NULL, -- in which it was written
     hash  bytea  NOT NULL, -- of the entry
-    parts integer NOT NULL
+    parts integer NOT NULL,
+    name  text    NOT NULL -- of the attempt that wrote the parts
 );
 CREATE TABLE carillon_snapshot_parts (
-    seq  bigint  NOT NULL,
-    term bigint  NOT NULL,
+    name text    NOT NULL, -- of the attempt: another one at the same entry has other parts
+    seq  bigint  NOT NULL, -- of the entry
     n    integer NOT NULL,
     part bytea   NOT NULL,
-    PRIMARY KEY (seq, term, n)
+    PRIMARY KEY (name, n)
 );
 ALTER TABLE carillon_snapshot_parts ALTER COLUMN part SET STORAGE EXTERNAL;
 
