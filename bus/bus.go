@@ -161,6 +161,11 @@ type Signals interface {
 	Listen(ctx context.Context, tenant jobs.Tenant, topic Topic, to string, fn func(Signal)) error
 }
 
+// MaxRequest is the most bytes that one caller sends to a node in a message. The requests of all callers arrive at one
+// connection, the leader's: each is small beside what a server stores for a connection before it closes it. Senders cut
+// what is larger.
+const MaxRequest = 1<<20 - 1<<10
+
 // Calls are requests to the server of a service: mostly the leader.
 type Calls interface {
 	// Call asks a service and waits for the answer until ctx ends. An error made with kernel.Refuse arrives as such.
@@ -169,8 +174,10 @@ type Calls interface {
 	// Serve answers calls of a service, each in its own goroutine, until ctx ends. It returns once it serves. Only
 	// nodes may serve. If several serve the same, one of them gets each call.
 	Serve(ctx context.Context, service string, fn Handler) error
-	// Limit is the most bytes a request or an answer may have.
+	// Limit is the most bytes a push, or the answer to a call, may have.
 	Limit() int
+	// RequestLimit is the most bytes a request may have, or the answer to a push: at most MaxRequest.
+	RequestLimit() int
 }
 
 // Handler answers calls. from is the caller, as authenticated by the bus.

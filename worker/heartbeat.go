@@ -143,7 +143,7 @@ func (w *Worker) heartbeat(ctx context.Context) error {
 func (w *Worker) sendHeartbeat(ctx context.Context, sent time.Time, list []bus.Held, strays int, introduce bool) (bus.HeartbeatAnswer, error) {
 	var all bus.HeartbeatAnswer
 	var info *bus.WorkerInfo
-	most := w.bus.Limit() - heartbeatFrame
+	most := w.bus.RequestLimit() - heartbeatFrame
 	first := most
 	if introduce {
 		info = w.info()
@@ -201,7 +201,7 @@ func cutHeld(list []bus.Held, first, most int) (parts [][]bus.Held) {
 
 // checkInfo fails if the worker's description exceeds a message of the bus.
 func (w *Worker) checkInfo() error {
-	if n, most := len(bus.Encode(w.info())), w.bus.Limit()-heartbeatFrame; n > most {
+	if n, most := len(bus.Encode(w.info())), w.bus.RequestLimit()-heartbeatFrame; n > most {
 		return fmt.Errorf("description of the worker with %d jobs has %d bytes, the bus carries %d: divide the jobs among several workers",
 			len(w.jobs), n, most)
 	}
@@ -256,7 +256,7 @@ func (w *Worker) info() *bus.WorkerInfo {
 		i.Keys[key] = w.jobs[key].declaration.Version
 	}
 	// As many faults as there is room for: the log has them all.
-	room := w.bus.Limit() - heartbeatFrame - len(bus.Encode(&i))
+	room := w.bus.RequestLimit() - heartbeatFrame - len(bus.Encode(&i))
 	for _, key := range slices.Sorted(maps.Keys(w.faults)) {
 		fault := map[jobs.Key]string{key: w.faults[key]}
 		if room -= len(bus.Encode(fault)); room < 0 {

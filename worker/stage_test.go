@@ -334,7 +334,8 @@ func (s *stage) narrow(most int) {
 	s.wrap = func(b bus.Bus) bus.Bus { return narrow{b, most} }
 }
 
-func (n narrow) Limit() int { return n.most }
+func (n narrow) Limit() int        { return n.most }
+func (n narrow) RequestLimit() int { return n.most }
 
 func (n narrow) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
 	if len(request) > n.most {

@@ -178,11 +178,14 @@ var callCases = []Case{
 			t.Fatalf("100 calls were answered %d times", count)
 		}
 	}},
-	{"requests and answers may be as long as Limit, and no longer", func(t *testing.T, h Harness) {
+	{"requests may be as long as RequestLimit, answers as long as Limit, and no longer", func(t *testing.T, h Harness) {
 		ctx, node, client := within(t), h.As(t, leader), h.As(t, caller)
-		most := client.Limit()
+		most, mostRequest := client.Limit(), client.RequestLimit()
 		if most < 64<<10 || most != node.Limit() {
 			t.Fatalf("the limit is %d for a client and %d for a node", most, node.Limit())
+		}
+		if mostRequest > min(most, bus.MaxRequest) || mostRequest < 64<<10 || mostRequest != node.RequestLimit() {
+			t.Fatalf("the limit of requests is %d for a client and %d for a node", mostRequest, node.RequestLimit())
 		}
 		asked := make(chan struct{}, 10)
 		must(t, node.Serve(ctx, bus.ServiceStore, func(_ context.Context, from bus.Principal, request []byte) ([]byte, error) {
@@ -190,12 +193,12 @@ var callCases = []Case{
 			if string(request) == "too much" {
 				return make([]byte, most+1), nil
 			}
-			return request, nil
+			return bytes.Repeat(request[:1], most), nil
 		}), "serve")
-		request := bytes.Repeat([]byte("x"), most)
+		request := bytes.Repeat([]byte("x"), mostRequest)
 		got, err := client.Call(ctx, bus.ServiceStore, request)
 		must(t, err, "a call as long as the limit")
-		if !bytes.Equal(got, request) {
+		if !bytes.Equal(got, bytes.Repeat([]byte("x"), most)) {
 			t.Fatal("the answer is not what was asked")
 		}
 		_, err = client.Call(ctx, bus.ServiceStore, []byte("too much"))

@@ -249,21 +249,25 @@ var pushCases = []Case{
 		err := h.As(t, ringer).Accept(within(t), at, func([]byte) ([]byte, func()) { return nil, nil })
 		wantErr(t, err, jobs.BadInput, "accept")
 	}},
-	{"pushes and answers may be empty, and as long as Limit, and no longer", func(t *testing.T, h Harness) {
+	{"pushes may be empty, and as long as Limit, their answers as long as RequestLimit, and no longer", func(t *testing.T, h Harness) {
 		ctx, node, worker := within(t), h.As(t, leader), h.As(t, ringer)
-		most := node.Limit()
+		most, mostAnswer := node.Limit(), node.RequestLimit()
 		pushes := make(chan int, 10)
 		must(t, worker.Accept(ctx, rings, func(push []byte) ([]byte, func()) {
 			pushes <- len(push)
 			if string(push) == "too much" {
-				return make([]byte, most+1), nil
+				return make([]byte, mostAnswer+1), nil
 			}
-			return push, nil
+			return push[:min(len(push), mostAnswer)], nil
 		}), "accept")
 		answered(ctx, t, node, rings, "")
 		large := bytes.Repeat([]byte("x"), most)
-		answered(ctx, t, node, rings, string(large))
-		_, err := node.Push(ctx, rings, []byte("too much"))
+		answer, err := node.Push(ctx, rings, large)
+		must(t, err, "a push as long as the limit")
+		if len(answer) != mostAnswer {
+			t.Fatalf("the answer has %d bytes, not %d", len(answer), mostAnswer)
+		}
+		_, err = node.Push(ctx, rings, []byte("too much"))
 		wantErr(t, err, jobs.BadInput, "an answer beyond the limit")
 		_, err = node.Push(ctx, rings, append(large, 'x'))
 		wantErr(t, err, jobs.BadInput, "a push beyond the limit")

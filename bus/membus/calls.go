@@ -50,8 +50,8 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 	if err := e.errOf(ctx); err != nil {
 		return nil, err
 	}
-	if len(request) > limit {
-		return nil, kernel.Invalid("call %s: request of %d bytes: the limit is %d", service, len(request), limit)
+	if len(request) > bus.MaxRequest {
+		return nil, kernel.Invalid("call %s: request of %d bytes: the limit is %d", service, len(request), bus.MaxRequest)
 	}
 	s := e.hub.server(service)
 	if s == nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// limit is the most bytes of a push, a request or an answer: as many as natsbus carries on an embedded server.
+// limit is the most bytes of a push, or of the answer to a call: as many as natsbus carries on an embedded server.
 const limit = 8 << 20
 
 // Hub is a bus. All principals that communicate are ends of the same one.
@@ -54,8 +54,11 @@ type end struct {
 	close context.CancelFunc
 }
 
-// Limit returns the most bytes of a request or an answer.
+// Limit returns the most bytes of a push, or of the answer to a call.
 func (e *end) Limit() int { return limit }
+
+// RequestLimit returns the most bytes of a request, or of the answer to a push.
+func (e *end) RequestLimit() int { return bus.MaxRequest }
 
 // Close ends what this end waits for and what it serves. Running handlers see their context end; Close does not wait
 // for them, since one of them may be the caller.

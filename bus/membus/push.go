@@ -71,8 +71,8 @@ func (a *acceptor) accept(fn func([]byte) ([]byte, func())) {
 }
 
 func answerOf(data []byte) answer {
-	if len(data) > limit {
-		return answer{err: kernel.Invalid("the answer has %d bytes: the limit is %d", len(data), limit)}
+	if len(data) > bus.MaxRequest {
+		return answer{err: kernel.Invalid("the answer has %d bytes: the limit is %d", len(data), bus.MaxRequest)}
 	}
 	return answer{data: bytes.Clone(data)}
 }

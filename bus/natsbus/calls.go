@@ -42,8 +42,18 @@ func (b *Bus) Call(ctx context.Context, service string, request []byte) ([]byte,
 	if !b.link.connected() {
 		return nil, fmt.Errorf("call %s: %w", service, errNoConnection) // at once: while the library connects, it holds its lock
 	}
-	if most := b.Limit(); len(request) > most {
+	if most := b.RequestLimit(); len(request) > most {
 		return nil, kernel.Invalid("call %s: request of %d bytes: the limit is %d", service, len(request), most)
+	}
+	if len(request) > large {
+		select {
+		case b.large <- struct{}{}:
+			defer func() { <-b.large }()
+		case <-ctx.Done():
+			return nil, kernel.Refuse(jobs.Unavailable, "call %s: not sent, %d large requests are under way: %v", service, largeAtOnce, ctx.Err())
+		case <-b.life.Done():
+			return nil, bus.ErrClosed
+		}
 	}
 	answer, err := b.ask(ctx, callSubject(b.as, service), b.inbox, inboxPrefix(b.as), request)
 	var a answered
@@ -124,6 +134,10 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 				b.senseless(m.Subject, errors.New("its answer would not go to its caller"))
 				return
 			}
+			if len(m.Data) > b.RequestLimit() {
+				b.answer(m, nil, kernel.Invalid("the request has %d bytes: the limit is %d", len(m.Data), b.RequestLimit()))
+				return
+			}
 			if err := inWork.take(from, len(m.Data)); err != nil {
 				b.answer(m, nil, err)
 				return
@@ -153,7 +167,7 @@ func (b *Bus) Serve(ctx context.Context, service string, fn bus.Handler) error {
 // answer answers a request, with data or with an error. A refusal stays one; of any other error the text arrives, and
 // not its kind: an error that the handler met (bus.ErrNoReceiver, a context's end) is not the caller's.
 func (b *Bus) answer(m *nats.Msg, data []byte, err error) {
-	if most := b.Limit(); err == nil && len(data) > most {
+	if most := b.outbound(); err == nil && len(data) > most {
 		err = kernel.Invalid("the answer has %d bytes: the limit is %d", len(data), most)
 	}
 	reply := &nats.Msg{Subject: m.Reply, Data: data}

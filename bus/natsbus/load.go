@@ -8,9 +8,17 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
+// What one connection has under way is small beside what a server stores for the connection of the leader, where the
+// requests of all arrive. A request of at most large bytes does not wait: heartbeats pass those that are larger.
+const (
+	large       = 64 << 10
+	largeAtOnce = 4 // of at most bus.MaxRequest each
+)
+
 // Bounds for the bytes of requests that a service works on at the same time. Decoded they are some times as large; a
 // caller that floods it with the largest messages must not cost the others their memory. It is asked to come again;
-// well-behaved programs have three requests under way.
+// well-behaved programs have three requests under way. The bound of all counts large requests only: whoever fills it
+// keeps no small one from being answered.
 const (
 	loadOfOne = 32 << 20
 	loadOfAll = 128 << 20
@@ -30,13 +38,15 @@ func (l *load) take(from bus.Principal, n int) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.of[from]+n > loadOfOne || l.all+n > loadOfAll {
+	if l.of[from]+n > loadOfOne || n > large && l.all+n > loadOfAll {
 		return kernel.Refuse(jobs.Unavailable, "%d bytes of requests of %s are being answered, and %d of all: send less at once", l.of[from], from.Actor(), l.all)
 	}
 	if l.of == nil {
 		l.of = map[bus.Principal]int{}
 	}
-	l.all += n
+	if n > large {
+		l.all += n
+	}
 	l.of[from] += n
 	return nil
 }
@@ -48,7 +58,9 @@ func (l *load) done(from bus.Principal, n int) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all -= n
+	if n > large {
+		l.all -= n
+	}
 	if l.of[from] -= n; l.of[from] == 0 {
 		delete(l.of, from)
 	}

@@ -80,6 +80,7 @@ type Bus struct {
 	end     context.CancelFunc
 	link    link
 	denials denials
+	large   chan struct{} // has an element for each large request under way
 	wires   wires
 	doubted atomic.Bool // a check of the server runs
 
@@ -95,7 +96,7 @@ var _ bus.Bus = (*Bus)(nil)
 // Connect connects to a server (or several, with commas: one of them is used, another when it goes). It returns once
 // connected, or with the reason why not; with Config.Retry it does not wait. A lost connection is tried again for ever.
 func Connect(ctx context.Context, url string, cfg Config) (*Bus, error) {
-	b := &Bus{as: cfg.As, log: cfg.Logger, workers: newAnswers(answersTo)}
+	b := &Bus{as: cfg.As, log: cfg.Logger, workers: newAnswers(answersTo), large: make(chan struct{}, largeAtOnce)}
 	b.inbox = newAnswers(func(mark string) string { return inboxPrefix(cfg.As) + "." + mark + ".*" })
 	if b.log == nil {
 		b.log = slog.New(slog.DiscardHandler)
@@ -193,13 +194,25 @@ func (b *Bus) Close() error {
 	return nil
 }
 
-// Limit returns the most bytes a push, a request or an answer may have. The server decides; most servers have 1 MiB.
+// Limit returns the most bytes a push, or the answer to a call, may have. The server decides; most servers have 1 MiB.
 func (b *Bus) Limit() int {
 	most := int(b.nc.MaxPayload())
 	if most <= 0 {
 		most = 1 << 20 // no server yet: what most of them have
 	}
 	return most - headroom
+}
+
+// RequestLimit returns the most bytes a request, or the answer to a push, may have.
+func (b *Bus) RequestLimit() int { return min(b.Limit(), bus.MaxRequest) }
+
+// outbound returns the most bytes of what this end sends unasked, or as an answer: callers send to the connection of a
+// node, which is that of all other callers, too.
+func (b *Bus) outbound() int {
+	if b.as.Role == bus.Node {
+		return b.Limit()
+	}
+	return b.RequestLimit()
 }
 
 // Malformed returns how many malformed messages were dropped.

@@ -217,8 +217,8 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 	}
 }
 
-// A client that sends the largest messages there are, as many as it can, does not cost the others their memory: it is
-// asked to come again, and they are answered meanwhile.
+// A client that sends the largest requests there are, as many as it can, does not cost the others their memory: it is
+// asked to come again, and they are answered meanwhile. Nobody loses a connection for it.
 func TestTooManyLargeRequests(t *testing.T) {
 	s, leader := guarded(t)
 	free := make(chan struct{})
@@ -228,18 +228,21 @@ func TestTooManyLargeRequests(t *testing.T) {
 		}
 		return nil, nil
 	}))
-	loud := connect(t, s.URL(), natsbus.Config{As: client, User: "client", Password: "c"})
-	const calls, size = 20, 4 << 20
-	answers := make(chan error, calls)
-	for range calls {
-		go func() {
-			_, err := loud.Call(within(t), "held", make([]byte, size))
-			answers <- err
-		}()
+	const connections, calls, taken = 12, 4, 32 << 20 / bus.MaxRequest
+	answers := make(chan error, connections*calls)
+	var loud *natsbus.Bus
+	for range connections {
+		one := connect(t, s.URL(), natsbus.Config{As: client, User: "client", Password: "c"})
+		loud = one
+		for range calls {
+			go func() {
+				_, err := one.Call(within(t), "held", make([]byte, bus.MaxRequest))
+				answers <- err
+			}()
+		}
 	}
-	const taken = 32 << 20 / size
-	for range calls - taken {
-		if err := <-answers; !errors.Is(err, jobs.Unavailable) {
+	for range connections*calls - taken {
+		if err := <-answers; !errors.Is(err, jobs.Unavailable) || errors.Is(err, bus.ErrNoReceiver) {
 			t.Errorf("one too many: %v", err)
 		}
 	}
@@ -251,8 +254,47 @@ func TestTooManyLargeRequests(t *testing.T) {
 	for range taken {
 		must(t, <-answers)
 	}
-	_, err := loud.Call(within(t), "held", make([]byte, size))
+	_, err := loud.Call(within(t), "held", make([]byte, bus.MaxRequest))
 	must(t, err)
+}
+
+// A connection has few large requests under way. Others wait, and small ones pass them: a heartbeat is not late for
+// what a handler enqueues.
+func TestSmallRequestsPassLargeOnes(t *testing.T) {
+	s, leader := guarded(t)
+	free, arrived := make(chan struct{}), make(chan struct{}, 100)
+	must(t, leader.Serve(t.Context(), "held", func(_ context.Context, _ bus.Principal, request []byte) ([]byte, error) {
+		if len(request) > 1 {
+			arrived <- struct{}{}
+			<-free
+		}
+		return nil, nil
+	}))
+	b := connect(t, s.URL(), natsbus.Config{As: worker, User: "w1", Password: "w"})
+	answers := make(chan error, 100)
+	for range 4 {
+		go func() {
+			_, err := b.Call(within(t), "held", make([]byte, 100<<10))
+			answers <- err
+		}()
+	}
+	for range 4 {
+		<-arrived
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := b.Call(ctx, "held", make([]byte, 100<<10)); err == nil {
+		t.Error("a fifth large request was answered")
+	}
+	_, err := b.Call(within(t), "held", []byte("x"))
+	must(t, err)
+	if len(arrived) > 0 {
+		t.Error("a fifth large request was sent")
+	}
+	close(free)
+	for range 4 {
+		must(t, <-answers)
+	}
 }
 
 func TestGrantsAreChecked(t *testing.T) {

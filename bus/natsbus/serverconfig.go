@@ -12,6 +12,8 @@ func ServerConfig(grants []Grant) (string, error) {
 	var b strings.Builder
 	b.WriteString(`# The bus of Carillon. It needs no JetStream: nothing is stored.
 max_payload: 8MB
+# The requests of all programs arrive at one connection, the leader's: it must not be closed for what others send.
+max_pending: 512MB
 
 accounts {
   CARILLON {

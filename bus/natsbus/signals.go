@@ -25,7 +25,7 @@ func (b *Bus) Signal(ctx context.Context, s bus.Signal) error {
 	if err := b.may(s.Tenant, "signal to"); err != nil {
 		return err
 	}
-	if err := s.Check(b.as, b.Limit()); err != nil {
+	if err := s.Check(b.as, b.outbound()); err != nil {
 		return err
 	}
 	s.From = b.as

@@ -22,6 +22,7 @@ type canned struct {
 
 func (c canned) Call(context.Context, string, []byte) ([]byte, error) { return c.answer, nil }
 func (canned) Limit() int                                             { return 1 << 20 }
+func (canned) RequestLimit() int                                      { return bus.MaxRequest }
 
 // Allocations of a command of a large batch on the caller's side: with a receipt as answer no more than the receipt.
 func TestAllocationsOfACommand(t *testing.T) {

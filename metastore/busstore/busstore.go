@@ -140,7 +140,7 @@ func (d *delivery) round(ctx context.Context, tries int) {
 		plain := d.store.plain.Load()
 		request, n := d.request(open, plain)
 		if n == 0 {
-			d.result(open[0]).Err = kernel.Invalid("the command has %d bytes on the wire, the bus carries %d", len(request), d.store.calls.Limit())
+			d.result(open[0]).Err = kernel.Invalid("the command has %d bytes on the wire, the bus carries %d", len(request), d.store.calls.RequestLimit())
 			open = open[1:]
 			continue
 		}
@@ -192,7 +192,7 @@ func (d *delivery) request(open []int, plain bool) ([]byte, int) {
 		}
 		b := appendApply(make([]byte, 0, 64+160*n), ask, part)
 		switch {
-		case len(b) <= d.store.calls.Limit():
+		case len(b) <= d.store.calls.RequestLimit():
 			return b, n
 		case n == 1:
 			return b, 0

@@ -36,6 +36,8 @@ func (l *line) Limit() int {
 	return l.Calls.Limit()
 }
 
+func (l *line) RequestLimit() int { return min(l.Limit(), l.Calls.RequestLimit()) }
+
 func (l *line) Call(ctx context.Context, service string, request []byte) ([]byte, error) {
 	n := int(l.calls.Add(1))
 	if l.stop != nil {

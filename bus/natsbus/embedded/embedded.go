@@ -32,6 +32,9 @@ import (
 const MaxPayload = 8 << 20
 
 const (
+	// maxPending is how many bytes the server stores for a connection that reads more slowly than others send to it;
+	// beyond, it closes it. It fits the large requests that 128 connections may have under way (natsbus/load.go).
+	maxPending = 512 << 20
 	// maxSubs is how many subscriptions a connection may have. Ours have some tens; each costs a kilobyte.
 	maxSubs = 4096
 	// firstWord is how long a server with TLS that is one of several waits for a client to begin it, before it greets.
@@ -84,6 +87,7 @@ type Server struct {
 	verifier verifier // of other servers; unused without TLS between them
 
 	authenticator *authenticator // nil = none
+	entered       atomic.Int64   // when InProcessConn was called last; Unix nanoseconds
 	stop          func()         // ends the checks of tokens
 	idle          sync.WaitGroup
 
@@ -164,13 +168,14 @@ func (s *Server) Lock() error {
 	return s.run()
 }
 
-// guard watches the sessions and the routes for as long as the server runs.
+// guard watches the sessions, the routes and the senders for as long as the server runs.
 func (s *Server) guard() {
 	end := make(chan struct{})
 	s.stop = sync.OnceFunc(func() { close(end) })
 	if s.authenticator != nil {
 		s.idle.Go(func() { s.authenticator.watch(end) })
 	}
+	s.idle.Go(func() { s.watchFloods(end) })
 	if s.cluster.TLS != nil {
 		s.idle.Go(func() { s.verifyRoutes(end) })
 	}
@@ -205,6 +210,7 @@ func (cfg Config) options() (*server.Options, error) {
 		Port:       cmp.Or(cfg.Port, server.RANDOM_PORT),
 		DontListen: cfg.DontListen || cfg.Shut,
 		MaxPayload: int32(cmp.Or(cfg.MaxPayload, MaxPayload)),
+		MaxPending: maxPending,
 		MaxSubs:    maxSubs,
 		NoSigs:     true, // signals are for the program, not for a server in it
 		NoLog:      cfg.Logger == nil,
@@ -254,7 +260,10 @@ func (s *Server) Port() int {
 
 // InProcessConn returns a connection without a network: natsbus.Config.InProcess uses it. With a wrong password it
 // takes ten seconds to fail, since both ends of a pipe then write and neither reads.
-func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.Load().InProcessConn() }
+func (s *Server) InProcessConn() (net.Conn, error) {
+	s.entered.Store(time.Now().UnixNano())
+	return s.nats.Load().InProcessConn()
+}
 
 // Stop stops the server. It returns when nothing of it runs any more. A second Stop does nothing.
 func (s *Server) Stop() error {
