@@ -47,12 +47,18 @@ func (e *Engine) Audits(_ context.Context, q metastore.AuditQuery) ([]*kernel.Au
 }
 
 // putAudit keeps audits in the order of their numbers: a new one is mostly the last.
-func (s *space) putAudit(a *kernel.Audit) {
+func (r *rows) putAudit(a *kernel.Audit) {
+	s := r.space(a.Tenant)
+	if r.restoring {
+		s.audits = append(s.audits, a)
+		return
+	}
 	i, found := findAudit(s.audits, a.N)
 	if found {
 		s.audits[i] = a
 		return
 	}
+	r.steps += len(s.audits) - i
 	s.audits = slices.Insert(s.audits, i, a)
 }
 

@@ -250,6 +250,7 @@ func (s *Snapshot) Hash() [sha256.Size]byte {
 // rows must be freshly decoded and belong to the engine from then on: equal strings are shared.
 func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 	r, words, packing := newRows(), words{}, packers{}
+	r.restoring = true
 	defer packing.wait()
 	for row, err := range snapshot {
 		if err != nil {
@@ -296,13 +297,8 @@ func (e *Engine) Restore(snapshot iter.Seq2[kernel.Row, error]) error {
 		}
 	}
 	packing.wait()
-	r.restoredDefinitions()
-	for _, s := range r.spaces {
-		for _, l := range s.apps {
-			for _, ready := range l.ready {
-				ready.sort()
-			}
-		}
+	if err := r.restored(); err != nil {
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -349,17 +345,61 @@ func (r *rows) restoreParcel(p *kernel.Parcel, w words) error {
 	return nil
 }
 
-// sort sorts the runs of a list that was filled in the order of their creation by their turns.
-func (r *ready) sort() {
-	nodes := make([]*node, 0, r.n)
-	for r.n > 0 {
-		nodes = append(nodes, r.first)
-		r.remove(r.first, inReady)
+// restored puts the rows in their orders, when all are there: putting each in its place as it comes would take the
+// square of their number, unless they come in the order in which a snapshot happens to have them.
+func (r *rows) restored() error {
+	r.restoring = false
+	r.restoredDefinitions()
+	for _, s := range r.spaces {
+		r.steps += s.all.sort(inAll, byCreation)
+		for n := s.all.first; n != nil; n = n.links[inAll].newer {
+			if n.rank = 0; n.links[inAll].older != nil && n.links[inAll].older.created == n.created {
+				n.rank = n.links[inAll].older.rank + 1
+			}
+		}
+		for _, j := range s.jobs {
+			r.steps += j.sort(inJob, byCreation)
+		}
+		for _, l := range s.parents {
+			r.steps += l.sort(inParent, byCreation)
+		}
+		for _, l := range s.apps {
+			for _, ready := range l.ready {
+				r.steps += ready.sort(inReady, byTurn)
+			}
+		}
+		for _, g := range s.gates {
+			r.served(g)
+		}
+		for _, of := range s.missed {
+			if twice := inOrder(r, of.list, func(a, b *kernel.Missed) int { return a.From.Compare(b.From) }); twice != nil {
+				return fmt.Errorf("restore: %s of tenant %s has two missed ranges from %v", (*twice).Key, s.tenant, (*twice).From)
+			}
+			r.age(&of.elder, of.list[0])
+		}
+		for _, of := range s.tallies {
+			r.steps += of.sort()
+			r.ageTallies(of)
+		}
+		if twice := inOrder(r, s.audits, func(a, b *kernel.Audit) int { return cmp.Compare(a.N, b.N) }); twice != nil {
+			return fmt.Errorf("restore: tenant %s has two audits %d", s.tenant, (*twice).N)
+		}
 	}
-	slices.SortFunc(nodes, func(a, b *node) int { return cmp.Compare(a.turn, b.turn) })
-	for _, n := range nodes {
-		r.add(n, inReady)
+	return nil
+}
+
+// inOrder sorts a list. It returns an element that equals another one, or nil.
+func inOrder[T any](r *rows, list []T, compare func(a, b T) int) (twice *T) {
+	counted := func(a, b T) int { r.steps++; return compare(a, b) }
+	if !slices.IsSortedFunc(list, counted) {
+		slices.SortFunc(list, counted)
 	}
+	for i := 1; i < len(list); i++ {
+		if compare(list[i-1], list[i]) == 0 {
+			return &list[i]
+		}
+	}
+	return nil
 }
 
 // words shares equal strings.

@@ -20,11 +20,17 @@ func (r *rows) putMissed(m *kernel.Missed) {
 		of = &ledger{elder: elder{row: kernel.Ref{Kind: kernel.RowMissed, Tenant: s.tenant, ID: m.Job}}}
 		s.missed[m.Job] = of
 	}
-	i, found := findMissed(of.list, m.From)
-	if found {
+	if r.restoring {
+		of.list = append(of.list, m)
+		return
+	}
+	switch i, found := findMissed(of.list, m.From); {
+	case found:
 		of.list = slices.Clone(of.list) // readers may hold the old one
 		of.list[i] = m
-	} else {
+	case i == len(of.list):
+		of.list = append(of.list, m) // beyond what readers see
+	default:
 		of.list = slices.Insert(slices.Clip(of.list), i, m)
 	}
 	r.age(&of.elder, of.list[0])

@@ -1,6 +1,9 @@
 package memstore
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -66,20 +69,26 @@ type list struct {
 }
 
 // add puts a node at the end or, in an ordered list, by its time of creation: nearly always the end. A ready run whose
-// start was taken back has a turn before most others'.
-func (l *list) add(n *node, kind int) {
+// start was taken back has a turn before most others'. It returns how many nodes it passed.
+func (l *list) add(n *node, kind int) (passed int) {
 	after := l.last
 	switch {
 	case ordered(kind):
-		for after != nil && n.created < after.created {
+		for ; after != nil && n.created < after.created; passed++ {
 			after = after.links[kind].older
 		}
 	case kind == inReady && after != nil && n.turn < after.turn:
 		after = nil
-		for next := l.first; next.turn < n.turn; next = next.links[kind].newer {
-			after = next
+		for next := l.first; next.turn < n.turn; passed++ {
+			after, next = next, next.links[kind].newer
 		}
 	}
+	l.insert(n, kind, after)
+	return passed
+}
+
+// insert puts a node behind another one, or at the beginning.
+func (l *list) insert(n *node, kind int, after *node) {
 	at := &n.links[kind]
 	at.list, at.older, at.newer = l, after, l.first
 	if after != nil {
@@ -114,6 +123,39 @@ func (l *list) remove(n *node, kind int) {
 	}
 	l.n--
 }
+
+// sort sorts nodes that were inserted in any order, and keeps the order of equal ones. It returns how many it compared.
+func (l *list) sort(kind int, compare func(a, b *node) int) (compared int) {
+	sorted := true
+	for n := l.first; sorted && n != l.last; n = n.links[kind].newer {
+		compared++
+		sorted = compare(n, n.links[kind].newer) <= 0
+	}
+	if sorted {
+		return compared
+	}
+	type placed struct {
+		*node
+		place int
+	}
+	nodes := make([]placed, 0, l.n)
+	for n := l.first; n != nil; n = n.links[kind].newer {
+		nodes = append(nodes, placed{n, len(nodes)})
+	}
+	slices.SortFunc(nodes, func(a, b placed) int {
+		compared++
+		return cmp.Or(compare(a.node, b.node), cmp.Compare(a.place, b.place))
+	})
+	l.first, l.last, l.n = nil, nil, 0
+	for _, n := range nodes {
+		l.insert(n.node, kind, l.last)
+	}
+	return compared
+}
+
+func byCreation(a, b *node) int { return cmp.Compare(a.created, b.created) }
+
+func byTurn(a, b *node) int { return cmp.Compare(a.turn, b.turn) }
 
 // moment is a place in the order of creation.
 type moment struct {

@@ -193,7 +193,7 @@ func (t tx) Put(row kernel.Row) {
 	case *kernel.Batch:
 		r.space(row.Tenant).batches[row.ID] = row
 	case *kernel.Audit:
-		r.space(row.Tenant).putAudit(row)
+		r.putAudit(row)
 	case *kernel.Alarm:
 		r.space(row.Tenant).alarms.put(row)
 	case *kernel.StoreRow:

@@ -29,6 +29,9 @@ type rows struct {
 	defined  int                // how many definitions there are
 	warm     warm
 
+	restoring bool // rows come in any order: see restored
+	steps     int  // that keeping rows in their orders took
+
 	settled settled
 	ended   []*kernel.Run // by the commit under way, in order
 	near    *node         // looked up last: a command mostly puts what it reads
@@ -277,8 +280,12 @@ func (r *rows) file(n *node, run *kernel.Run) {
 		if at != nil {
 			at.remove(n, kind)
 		}
-		if l != nil {
-			l.add(n, kind)
+		switch {
+		case l == nil:
+		case r.restoring:
+			l.insert(n, kind, l.last)
+		default:
+			r.steps += l.add(n, kind)
 		}
 		if at != nil && at.n == 0 {
 			n.space.forget(kind, old)
@@ -451,9 +458,13 @@ func (r *rows) putGate(row *kernel.Gate) {
 	s := r.space(row.Tenant)
 	g := s.gate(row.Name)
 	g.row = row
+	if r.restoring {
+		return
+	}
 	r.served(g)
 	if limit, bound := kernel.BoundOf(row.Name); bound {
 		for _, of := range s.gates {
+			r.steps++
 			if name, _, keyed := kernel.KeyOf(of.ref.Name); keyed && name == limit {
 				r.served(of)
 			}

@@ -164,6 +164,31 @@ func (t *tallies) add(a tally) {
 	}
 }
 
+// sort puts tallies in order that were packed in any order, and returns how many it compared.
+func (t *tallies) sort() (compared int) {
+	var list []tally
+	for of := range t.all() {
+		list = append(list, of)
+	}
+	slices.SortFunc(list, func(a, b tally) int { compared++; return a.compare(&b) })
+	t.history = history{}
+	var packed []byte
+	for _, of := range list {
+		if t.newest.span != 0 && t.newest.compare(&of) == 0 {
+			t.newest.Add(of.Sums)
+			continue
+		}
+		if t.newest.span != 0 {
+			packed = t.newest.pack(packed)
+		}
+		if t.newest = of; t.oldest[of.span] == 0 {
+			t.oldest[of.span] = of.end()
+		}
+	}
+	t.packed = slices.Concat(packed) // no longer than it is
+	return compared
+}
+
 // drop drops a tally that there is.
 func (t *tallies) drop(of tally) {
 	if t.newest.compare(&of) == 0 {
@@ -199,8 +224,12 @@ func (r *rows) putTally(row *kernel.Tally) {
 	}
 	added := timed(row.Span, row.At)
 	added.Sums = row.Sums
-	of.add(added)
 	s.total.Add(kernel.Tally{Tenant: s.tenant, Span: row.Span, At: row.At, Sums: row.Sums})
+	if r.restoring {
+		of.packed = added.pack(of.packed)
+		return
+	}
+	of.add(added)
 	r.ageTallies(of)
 }
 
