@@ -33,6 +33,7 @@ var floors = []struct {
 	{0, "jobs/quartztrigger", []string{"jobs", "jobs/schedule"}},
 	{0, "internal/timetable", []string{"jobs", "jobs/schedule", "internal/kernel"}},
 	{0, "internal/sabotage", nil},
+	{0, "internal/stdlog", nil},
 	{0, "internal/dispatch", []string{"internal/sabotage", "jobs"}},
 	{0, "internal/secretfile", []string{"internal/kernel"}},
 	{0, "internal/episode", []string{"jobs"}},
@@ -54,13 +55,15 @@ var floors = []struct {
 	{2, "metastore/replica", []string{"metastore/memstore"}},
 	{2, "metastore/replica/dblog", []string{"metastore/replica"}},
 	{2, "metastore/replica/dblog/memdb", []string{"metastore/memstore", "metastore/replica", "metastore/replica/dblog"}},
-	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/replica", "metastore/raftstore/archive", "metastore/raftstore/blocks", "metastore/raftstore/disk", "metastore/raftstore/link", "metastore/raftstore/loglines"}},
+	{2, "metastore/raftstore", []string{"metastore/memstore", "metastore/replica", "metastore/raftstore/archive", "metastore/raftstore/blocks", "metastore/raftstore/disk", "metastore/raftstore/link", "metastore/raftstore/loglines", "metastore/raftstore/raftlog"}},
 	{2, "metastore/raftstore/archive", []string{"metastore/memstore", "metastore/raftstore/blocks", "metastore/raftstore/disk"}},
 	{2, "metastore/raftstore/blocks", nil},
 	{2, "metastore/raftstore/loglines", []string{"metastore/raftstore/blocks", "metastore/raftstore/disk"}},
 	{2, "metastore/raftstore/disk", nil},
 	{2, "metastore/raftstore/disk/fliptest", nil},
 	{2, "metastore/raftstore/link", nil},
+	{2, "metastore/raftstore/raftlog", []string{"metastore/raftstore/disk"}},
+	{2, "metastore/raftstore/raftlog/hashicorp", []string{"metastore/raftstore/disk", "metastore/raftstore/raftlog"}},
 	{2, "metastore/sqlstore", []string{"metastore/replica", "metastore/replica/dblog"}},
 	{2, "metastore/busstore", nil},
 	{2, "metastore/backup", nil},
@@ -97,11 +100,12 @@ var noBodies = []int{3, 4}
 var doors = map[string][]string{
 	"github.com/nats-io/nats.go":             {"bus/natsbus"},
 	"github.com/nats-io/nats-server/v2":      {"bus/natsbus/embedded"},
-	"go.etcd.io/bbolt":                       {"metastore/raftstore", "metastore/raftstore/disk"},
-	"github.com/hashicorp/raft":              {"metastore/raftstore"},
-	"github.com/hashicorp/raft-boltdb/v2":    {"metastore/raftstore"},
-	"github.com/hashicorp/raft-wal":          {"metastore/raftstore"},
-	"github.com/hashicorp/go-hclog":          {"metastore/raftstore"},
+	"go.etcd.io/bbolt":                       {"metastore/raftstore/raftlog", "metastore/raftstore/disk"},
+	"github.com/hashicorp/raft":              {"metastore/raftstore", "metastore/raftstore/raftlog"},
+	"github.com/hashicorp/raft-boltdb/v2":    {"metastore/raftstore/raftlog/hashicorp"},
+	"github.com/hashicorp/raft-wal":          {"metastore/raftstore/raftlog/hashicorp"},
+	"github.com/hashicorp/go-hclog":          {"metastore/raftstore", "metastore/raftstore/raftlog"},
+	"github.com/hashicorp/go-msgpack/v2":     {"metastore/raftstore/raftlog"},
 	"github.com/jackc/pgx/v5":                {"metastore/sqlstore"},
 	"github.com/go-sql-driver/mysql":         {"metastore/sqlstore"},
 	"github.com/danielgtaylor/huma/v2":       {"api"},
@@ -129,6 +133,29 @@ var (
 	heavy = []string{"github.com/nats-io/nats-server/v2", "github.com/hashicorp/raft", "go.etcd.io/bbolt", "database/sql", "github.com/danielgtaylor/huma/v2", "github.com/prometheus/client_golang",
 		"go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/exporters", "google.golang.org/grpc"}
 )
+
+// unmaintained are modules that only the program links, with a reason in SECURITY.md: a program that imports any other
+// package has neither them nor an explanation to give in its bill of materials.
+var (
+	unmaintained     = []string{"github.com/coreos/etcd", "github.com/coreos/pkg", "github.com/boltdb/bolt"}
+	linkUnmaintained = []string{"metastore/raftstore/raftlog/hashicorp", "cmd/carillon", "chaos"}
+)
+
+func TestOnlyTheProgramLinksUnmaintainedModules(t *testing.T) {
+	for _, p := range list(t, "./...") {
+		dir, _ := own(p.ImportPath)
+		if slices.Contains(linkUnmaintained, dir) {
+			continue
+		}
+		for _, dep := range p.Deps {
+			for _, m := range unmaintained {
+				if dep == m || strings.HasPrefix(dep, m+"/") {
+					t.Errorf("%s links %s", p.ImportPath, dep)
+				}
+			}
+		}
+	}
+}
 
 type listed struct {
 	ImportPath string

@@ -20,7 +20,8 @@ import (
 var update = flag.Bool("update", false, "write testdata/api.txt")
 
 // public are the packages that other programs import. All others are internal, or say that they are not promised.
-var public = []string{".", "jobs", "jobs/schedule", "jobs/quartztrigger", "worker", "worker/workertest", "client", "embed", "outbox"}
+var public = []string{".", "jobs", "jobs/schedule", "jobs/quartztrigger", "worker", "worker/workertest", "client", "embed", "outbox",
+	"metastore/raftstore/raftlog/hashicorp"}
 
 // mostNames is how many names package jobs may show: functions, types, methods, constants and variables.
 const mostNames = 151

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog/hashicorp"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 )
 
@@ -243,7 +244,7 @@ func (h *fixture) fill(ctx context.Context) (err error) {
 		if err := os.Mkdir(filepath.Join(h.dir, "data"), 0o700); err != nil {
 			return err
 		}
-		return raftstore.Fill(ctx, raftstore.Config{Dir: filepath.Join(h.dir, "data", "rows")}, h.past, unread)
+		return raftstore.Fill(ctx, raftstore.Config{Dir: filepath.Join(h.dir, "data", "rows"), Logs: hashicorp.Kinds()}, h.past, unread)
 	}
 	cfg := sqlstore.Config{URL: h.db.url.String()}
 	if h.db.url.Scheme != "postgres" {

@@ -8,7 +8,8 @@
 //
 // Sharp edges: without Config.Dir or Config.Database nothing survives the process. A directory belongs to one process
 // at a time. Start runs waiting jobs before it returns, so set up what handlers need first. Without Config.Who or
-// Config.Tokens requests are not authenticated: mount [Scheduler.Handler] behind your own access control.
+// Config.Tokens requests are not authenticated: mount [Scheduler.Handler] behind your own access control. nats-server,
+// which embed links, registers /debug/pprof/ and /debug/vars at http.DefaultServeMux: serve a mux of your own.
 package embed
 
 import (
@@ -36,6 +37,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/busstore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 	"github.com/carillon-scheduler/carillon/metrics"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -112,8 +114,11 @@ type Config struct {
 	// origin of forms. "" = no links.
 	Page string
 
-	// RaftLog selects what stores the Raft log of a new Dir: "wal" (the default) or "boltdb", which takes twice the time of
-	// a commit. A Dir with a log of the other kind is refused.
+	// RaftLogs are the kinds of Raft log that a Dir may have; a new one gets the first. Default: boltdb alone. With
+	// hashicorp.Kinds() of metastore/raftstore/raftlog/hashicorp, the first is wal, whose commits take half the time; it
+	// links github.com/coreos/etcd and github.com/boltdb/bolt.
+	RaftLogs []raftlog.Kind
+	// RaftLog names the kind for a new Dir, if it is not the first. A Dir with a log of another kind is refused.
 	RaftLog string
 	// RetainBytes limits the disk space of finished runs and log lines: beyond it, the oldest are purged. Default 8 GiB; below 0:
 	// unlimited. A job's own retention is in its settings.

@@ -53,7 +53,7 @@ func (s *Scheduler) openRows(ctx context.Context, cfg Config) (rows, error) {
 	if err != nil {
 		return rows{}, err
 	}
-	conf := raftstore.Config{Dir: dir, Node: cfg.Node, Logger: cfg.Logger, Now: clock.Now, Log: raftstore.Log(cfg.RaftLog)}
+	conf := raftstore.Config{Dir: dir, Node: cfg.Node, Logger: cfg.Logger, Now: clock.Now, Logs: cfg.RaftLogs, Log: cfg.RaftLog}
 	var store *raftstore.Store
 	switch c := cfg.Cluster; {
 	case c == nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/backup"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog/hashicorp"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
 	"github.com/carillon-scheduler/carillon/metastore/storetest"
@@ -41,7 +42,7 @@ type body struct {
 func newBody(t *testing.T, clock *storetest.Clock, turn int) body {
 	t.Helper()
 	if turn%3 == 0 {
-		c := raftstore.Config{Dir: filepath.Join(t.TempDir(), "rows"), Now: clock.Now}
+		c := raftstore.Config{Dir: filepath.Join(t.TempDir(), "rows"), Logs: hashicorp.Kinds(), Now: clock.Now}
 		return body{
 			open: func() (metastore.Full, func() error, error) {
 				s, err := raftstore.Open(c)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog/hashicorp"
 )
 
 // Commands on the directory of a stopped node: join a cluster, repair it from the others, or recover it alone when a
@@ -125,7 +126,7 @@ func recoverNode(c *cobra.Command, data, reason string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	conf := raftstore.Config{Dir: rows, Logger: slog.New(slog.DiscardHandler)}
+	conf := raftstore.Config{Dir: rows, Logs: hashicorp.Kinds(), Logger: slog.New(slog.DiscardHandler)}
 	k, err := raftstore.Look(conf)
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ import (
 	"github.com/carillon-scheduler/carillon/embed"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog/hashicorp"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -106,7 +107,7 @@ func (p *process) serve(ctx context.Context) (err error) {
 		Dir: p.dir(""), Database: database, LiveTable: p.cfg.Live, Node: p.cfg.Node, Bus: connect, BusAddress: where, Notice: p.notice(), Version: version(), Logger: p.log,
 		Worker: worker.Config{App: p.app, Name: p.cfg.Node + "-" + p.name, Grace: graceOf(p.cfg.Grace)},
 		Tokens: p.cfg.authenticates(), Secure: p.cfg.secure(), Address: cmp.Or(p.cfg.Public, address), Cluster: p.cluster(), Kept: p.cfg.authenticates(),
-		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RaftLog: p.cfg.RaftLog, RetainBytes: p.cfg.RetainBytes, MetricsJobs: p.cfg.MetricsJobs, KeepCounts: p.cfg.KeepCounts,
+		Limits: p.cfg.Limits.Limits, Triggering: embed.Triggering(p.cfg.Triggering), RaftLogs: hashicorp.Kinds(), RaftLog: p.cfg.RaftLog, RetainBytes: p.cfg.RetainBytes, MetricsJobs: p.cfg.MetricsJobs, KeepCounts: p.cfg.KeepCounts,
 	}
 	cfg.SessionIdle, cfg.SessionLongest = p.cfg.Sessions.Idle, p.cfg.Sessions.Longest
 	if cfg.SignIn, err = p.cfg.signIn(); err != nil {

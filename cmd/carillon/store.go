@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/backup"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog/hashicorp"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore"
 )
 
@@ -144,7 +145,7 @@ func (m *mover) restore(ctx context.Context, file, data string, gap jobs.Misfire
 
 // decideGap leads briefly, to decide about all due times up to now.
 func decideGap(ctx context.Context, dir string, gap jobs.Misfire) (fired int, missed uint64, err error) {
-	s, err := raftstore.Open(raftstore.Config{Dir: dir, Node: "restore"})
+	s, err := raftstore.Open(raftstore.Config{Dir: dir, Logs: hashicorp.Kinds(), Node: "restore"})
 	if err != nil {
 		return 0, 0, err
 	}
@@ -257,7 +258,7 @@ func openStopped(dir string) (metastore.Content, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := raftstore.Freeze(raftstore.Config{Dir: rows})
+	f, err := raftstore.Freeze(raftstore.Config{Dir: rows, Logs: hashicorp.Kinds()})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -288,6 +289,6 @@ func fillOf(flag, where, secret string) (metastore.Fill, error) {
 		if err := os.MkdirAll(where, 0o700); err != nil {
 			return err
 		}
-		return raftstore.Fill(ctx, raftstore.Config{Dir: filepath.Join(where, raftstore.RowsFolder)}, from, check)
+		return raftstore.Fill(ctx, raftstore.Config{Dir: filepath.Join(where, raftstore.RowsFolder), Logs: hashicorp.Kinds()}, from, check)
 	}, nil
 }

@@ -9,7 +9,7 @@ import (
 
 // BenchmarkApply measures commits: go test -run '^$' -bench Apply -benchtime 3s ./metastore/raftstore
 func BenchmarkApply(b *testing.B) {
-	for _, kind := range []Log{LogBolt, LogWAL} {
+	for _, kind := range []string{LogBolt, LogWAL} {
 		b.Run(string(kind), func(b *testing.B) {
 			b.Run("create-x1", func(b *testing.B) { benchmarkCreate(b, kind, 1, 1) })
 			b.Run("create-x16", func(b *testing.B) { benchmarkCreate(b, kind, 16, 1) })
@@ -53,14 +53,14 @@ func creates(n int) []kernel.Command {
 	return list
 }
 
-func benchmarkCreate(b *testing.B, kind Log, goroutines, size int) {
+func benchmarkCreate(b *testing.B, kind string, goroutines, size int) {
 	s := open(b, Config{Dir: b.TempDir(), Log: kind})
 	do(b, s, register("k"))
 	each(b, goroutines, size, func(n int) { do(b, s, creates(n)...) })
 }
 
 // benchmarkCycle creates, starts and finishes.
-func benchmarkCycle(b *testing.B, kind Log, goroutines, size int) {
+func benchmarkCycle(b *testing.B, kind string, goroutines, size int) {
 	s := open(b, Config{Dir: b.TempDir(), Log: kind})
 	do(b, s, register("k"))
 	each(b, goroutines, size, func(n int) { finish(b, s, n) })

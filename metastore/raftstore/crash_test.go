@@ -23,16 +23,16 @@ import (
 )
 
 // small are limits that a test reaches in a moment.
-func small(dir string, kind Log) Config {
+func small(dir string, kind string) Config {
 	return Config{Dir: dir, Log: kind, SnapshotAfter: 256 << 10, Trailing: 64 << 10, ArchiveBuffer: 64 << 10, ArchiveFile: 32 << 10}
 }
 
-var bothLogs = []Log{LogBolt, LogWAL}
+var bothLogs = []string{LogBolt, LogWAL}
 
 // TestMain is also the process that TestKill and TestKillLeaders kill.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("CARILLON_TEST_CRASH_DIR"); dir != "" {
-		c := small(dir, Log(os.Getenv("CARILLON_TEST_CRASH_LOG")))
+		c := small(dir, os.Getenv("CARILLON_TEST_CRASH_LOG"))
 		if c.Listen = os.Getenv("CARILLON_TEST_LISTEN"); c.Listen != "" {
 			c.Heartbeat = time.Second // three processes that all write may delay each other for longer than usual
 			writeWhileLeading(c)
@@ -107,10 +107,10 @@ func TestKill(t *testing.T) {
 }
 
 // readUntilKilled starts the writer, notes what it prints, and kills it after some lines.
-func readUntilKilled(t *testing.T, dir string, kind Log, lines int, acknowledged map[jobs.ID]string) {
+func readUntilKilled(t *testing.T, dir string, kind string, lines int, acknowledged map[jobs.ID]string) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
-	cmd.Env = append(os.Environ(), "CARILLON_TEST_CRASH_DIR="+dir, "CARILLON_TEST_CRASH_LOG="+string(kind))
+	cmd.Env = append(os.Environ(), "CARILLON_TEST_CRASH_DIR="+dir, "CARILLON_TEST_CRASH_LOG="+kind)
 	cmd.Stderr = t.Output()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -264,7 +264,7 @@ func TestKillLeaders(t *testing.T) {
 	var reading sync.WaitGroup
 	begin := func(i int) {
 		cmd := exec.Command(os.Args[0])
-		cmd.Env = append(os.Environ(), "CARILLON_TEST_CRASH_DIR="+c.configs[i].Dir, "CARILLON_TEST_CRASH_LOG="+string(LogWAL), "CARILLON_TEST_LISTEN="+c.configs[i].Listen)
+		cmd.Env = append(os.Environ(), "CARILLON_TEST_CRASH_DIR="+c.configs[i].Dir, "CARILLON_TEST_CRASH_LOG="+LogWAL, "CARILLON_TEST_LISTEN="+c.configs[i].Listen)
 		out, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)

@@ -18,10 +18,11 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog"
 )
 
 // filled is a directory with a log, a snapshot and an archive.
-func filled(t *testing.T, kind Log) Config {
+func filled(t *testing.T, kind string) Config {
 	t.Helper()
 	c := Config{Dir: t.TempDir(), Log: kind, SnapshotAfter: 1 << 30, Trailing: 1, ArchiveFile: 16 << 10}
 	s := open(t, c)
@@ -157,7 +158,7 @@ func TestDamage(t *testing.T) {
 	half := func(b []byte) []byte { return b[:len(b)/2] }
 	for _, test := range []struct {
 		what string
-		kind Log
+		kind string
 		file string
 		how  func([]byte) []byte
 	}{
@@ -228,7 +229,7 @@ func TestTwoProcesses(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), c.Dir) || !strings.Contains(err.Error(), "another process") {
 		t.Errorf("a second store opens with %v", err)
 	}
-	if d := time.Since(began); d > 20*lockTimeout {
+	if d := time.Since(began); d > 20*raftlog.LockTimeout {
 		t.Errorf("that took %v", d)
 	}
 }

@@ -38,7 +38,7 @@ func TestABitOfANode(t *testing.T) {
 		return fmt.Sprint(all, term, voted, vote), err
 	}
 	for _, test := range []struct {
-		kind  Log
+		kind  string
 		files string
 	}{
 		{LogBolt, "node.json"},

@@ -256,7 +256,7 @@ func Join(ctx context.Context, c Config, token string) (*Store, error) {
 }
 
 func hasData(dir string) bool {
-	for _, name := range []string{"wal", "raft.db", archiveFolder} {
+	for _, name := range append([]string{archiveFolder}, logFiles...) {
 		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
 			return true
 		}

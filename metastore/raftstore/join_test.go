@@ -370,7 +370,7 @@ func TestBootstrapOnce(t *testing.T) {
 
 // A founder that is killed before its log records it as a member begins again.
 func TestBootstrapIsBrokenOff(t *testing.T) {
-	for _, kind := range []Log{LogBolt, LogWAL} {
+	for _, kind := range []string{LogBolt, LogWAL} {
 		conf := small(t.TempDir(), kind)
 		s := &Store{cfg: conf.withDefaults(), failures: make(chan error, 1), failed: make(chan struct{})}
 		s.ctx, s.stop = context.WithCancel(context.Background())

@@ -9,31 +9,16 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/raft"
-	raftboltdb "github.com/hashicorp/raft-boltdb/v2"
-	wal "github.com/hashicorp/raft-wal"
-	"github.com/hashicorp/raft-wal/metadb"
-	"go.etcd.io/bbolt"
 
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog"
 	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
-
-// Log chooses the library that stores the raft log. DESIGN.md has the figures.
-type Log string
-
-// The logs.
-const (
-	LogBolt Log = "boltdb" // a bbolt file, by raft-boltdb
-	LogWAL  Log = "wal"    // segment files, by raft-wal
-)
-
-// lockTimeout is how long Open waits for another process to release a file.
-const lockTimeout = 500 * time.Millisecond
 
 // perDelete is how many entries bbolt deletes at once, so that commits continue in between.
 const perDelete = 1024
@@ -52,60 +37,27 @@ type raftLog struct {
 
 var _ raft.MonotonicLogStore = (*raftLog)(nil)
 
+// kinds are the logs that each program can open. The tests add those of package hashicorp.
+var kinds = []raftlog.Kind{raftlog.Bolt}
+
 func openLog(c *Config, fail func(error)) (*raftLog, error) {
 	l := &raftLog{knows: c.knows, fail: fail}
-	kind, err := logIn(c.Dir, c.Log)
+	kind, err := logIn(c.Dir, c.Log, c.Logs)
 	if err != nil {
 		return nil, err
 	}
-	switch kind {
-	case LogBolt:
-		l.path = filepath.Join(c.Dir, "raft.db")
-		if err := disk.CheckBolt(l.path, lockTimeout); err != nil {
-			return nil, fmt.Errorf("open log %s: %w", l.path, err)
+	l.path = filepath.Join(c.Dir, kind.File)
+	err = disk.Guard(l.path, func() error {
+		// Segments are made at their full size and deleted whole.
+		segment := int(min(16<<20, max(1<<20, c.SnapshotAfter/4)))
+		store, err := kind.Open(l.path, raftlog.Options{Logger: logger{Logger: c.Logger}, Segment: segment})
+		if err == nil {
+			l.LogStore, l.stable, l.Closer = store, store, store
 		}
-		err := disk.Guard(l.path, func() error {
-			db, err := raftboltdb.New(raftboltdb.Options{Path: l.path, BoltOptions: &bbolt.Options{
-				Timeout: lockTimeout, NoFreelistSync: true, FreelistType: bbolt.FreelistMapType, InitialMmapSize: 256 << 20,
-			}})
-			if err == nil {
-				l.LogStore, l.stable, l.Closer = db, db, db
-			}
-			return disk.Opened(l.path, err)
-		})
-		if err != nil {
-			return nil, fmt.Errorf("open log %s: %w", l.path, err)
-		}
-	case LogWAL:
-		l.path = filepath.Join(c.Dir, "wal")
-		if err := os.MkdirAll(l.path, 0o700); err != nil {
-			return nil, fmt.Errorf("open log: %w", err)
-		}
-		index := filepath.Join(l.path, metadb.FileName)
-		// raft-wal renames it to this name when it is whole.
-		if info, err := os.Stat(index); err == nil && info.Size() == 0 {
-			return nil, fmt.Errorf("open log %s: %w", l.path, &disk.Damaged{Path: index, What: "it is empty"})
-		}
-		if err := disk.CheckBolt(index, lockTimeout); err != nil {
-			return nil, fmt.Errorf("open log %s: %w", l.path, err)
-		}
-		err := disk.Guard(l.path, func() error {
-			// Segments are made at their full size and deleted whole.
-			segment := int(min(16<<20, max(1<<20, c.SnapshotAfter/4)))
-			meta := &segments{MetaStore: new(metadb.BoltMetaDB), path: l.path}
-			w, err := wal.Open(l.path, wal.WithLogger(logger{Logger: c.Logger}), wal.WithMetaStore(meta), wal.WithSegmentSize(segment))
-			if err != nil {
-				_ = meta.Close()
-				return disk.Opened(l.path, err)
-			}
-			l.LogStore, l.stable, l.Closer = w, w, closers{w, meta}
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("open log %s: %w", l.path, err)
-		}
-	default:
-		return nil, fmt.Errorf("invalid log %q: want %s or %s", c.Log, LogBolt, LogWAL)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open log %s: %w", l.path, err)
 	}
 	if err := l.beginStable(); err != nil {
 		_ = l.Close()
@@ -114,34 +66,34 @@ func openLog(c *Config, fail func(error)) (*raftLog, error) {
 	return l, nil
 }
 
-// logIn is the kind of log to open in a directory. An existing one must not be ignored.
-func logIn(dir string, wanted Log) (Log, error) {
-	there := Log("")
-	for kind, file := range map[Log]string{LogBolt: "raft.db", LogWAL: "wal"} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err == nil {
-			there = kind
+// logFiles are the files of all kinds of log, also of those that this program cannot open.
+var logFiles = []string{"raft.db", "wal"}
+
+// logIn returns the kind of log to open in a directory: the one that is there, the wanted one, or the first. An
+// existing log must not be ignored.
+func logIn(dir, wanted string, kinds []raftlog.Kind) (kind raftlog.Kind, err error) {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = k.Name
+	}
+	i := max(0, slices.Index(names, wanted))
+	if wanted != "" && names[i] != wanted {
+		return kind, fmt.Errorf("invalid Raft log %q: want %s", wanted, strings.Join(names, " or "))
+	}
+	for _, file := range logFiles {
+		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
+			continue
+		}
+		switch at := slices.IndexFunc(kinds, func(k raftlog.Kind) bool { return k.File == file }); {
+		case at < 0:
+			return kind, fmt.Errorf("directory %s has a Raft log in %s, which this program does not link: set embed.Config.RaftLogs to hashicorp.Kinds()", dir, filepath.Join(dir, file))
+		case wanted != "" && wanted != names[at]:
+			return kind, fmt.Errorf("directory %s has a Raft log of kind %q: it cannot be opened with raft.log %q", dir, names[at], wanted)
+		default:
+			return kinds[at], nil
 		}
 	}
-	switch {
-	case wanted == "" && there == "":
-		return LogWAL, nil
-	case there == "" || there == wanted:
-		return wanted, nil
-	case wanted == "":
-		return there, nil
-	}
-	return "", fmt.Errorf("directory %s has a Raft log of kind %q: it cannot be opened with raft.log %q", dir, there, wanted)
-}
-
-// closers closes one thing after the other. The log of raft-wal leaves its meta data open, and locked.
-type closers []io.Closer
-
-func (c closers) Close() error {
-	var errs []error
-	for _, one := range c {
-		errs = append(errs, one.Close())
-	}
-	return errors.Join(errs...)
+	return kinds[i], nil
 }
 
 // follow discards the log if it does not lead to a snapshot: if it ends before the snapshot's last entry, or has
@@ -292,8 +244,7 @@ func (l *raftLog) SetUint64(key []byte, value uint64) error {
 	return l.Set(key, binary.BigEndian.AppendUint64(nil, value))
 }
 
-// Get returns the value of a key, as raft expects: where there is none, raft-boltdb returns an error and raft-wal
-// nothing.
+// Get returns the value of a key, or nothing.
 func (l *raftLog) Get(key []byte) (value []byte, err error) {
 	err = disk.Guard(l.path, func() (err error) {
 		value, err = l.stable.Get(key)
@@ -333,7 +284,7 @@ func (l *raftLog) beginStable() error {
 	var there [3]bool
 	for i, key := range [][]byte{keyTerm, keyVoteTerm, keyVote} {
 		value, err := l.Get(key)
-		if err != nil && !errors.Is(err, raftboltdb.ErrKeyNotFound) {
+		if err != nil {
 			return err
 		}
 		there[i] = value != nil

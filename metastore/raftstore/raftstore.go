@@ -34,6 +34,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/loglines"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/raftlog"
 	"github.com/carillon-scheduler/carillon/metastore/replica"
 )
 
@@ -42,7 +43,11 @@ type Config struct {
 	Dir    string
 	Node   string       // this node's name, for people; default "node"
 	Logger *slog.Logger // default: none
-	Log    Log          // what stores the raft log; default: the one in Dir, LogWAL in a new one
+
+	// Logs are the kinds of Raft log that can be opened. Default: raftlog.Bolt.
+	Logs []raftlog.Kind
+	// Log names the one of a new Dir. Default: the first of Logs.
+	Log string
 
 	// Now is the clock that stamps commits. Default time.Now.
 	Now func() time.Time
@@ -92,6 +97,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Logs == nil {
+		c.Logs = kinds
 	}
 	if c.Heartbeat <= 0 {
 		c.Heartbeat = 250 * time.Millisecond

@@ -64,7 +64,7 @@ func create(key string) kernel.Create {
 }
 
 func TestReopen(t *testing.T) {
-	for _, kind := range []Log{LogBolt, LogWAL} {
+	for _, kind := range []string{LogBolt, LogWAL} {
 		t.Run(string(kind), func(t *testing.T) {
 			c := Config{Dir: t.TempDir(), Log: kind}
 			s := open(t, c)

@@ -1,4 +1,4 @@
-package raftstore
+package hashicorp
 
 import (
 	"encoding/binary"
@@ -23,6 +23,8 @@ type segments struct {
 // keySegments is where the checksums of the lists are that may exist: of the old one and the new one, while it
 // changes.
 var keySegments = []byte("carillon.segments")
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 func sumSegments(state types.PersistentState) (uint32, error) {
 	b, err := json.Marshal(state) // as it is stored, so that the checksum fits what is read
