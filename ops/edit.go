@@ -66,6 +66,9 @@ func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Jo
 	if err != nil {
 		return Job{}, err
 	}
+	if _, err := k.Apply(d); err != nil {
+		return Job{}, err
+	}
 	o.inZone(d, global, &k)
 	if err := o.checkWork(d.Key, d.App, &k.Set); err != nil {
 		return Job{}, err

@@ -101,6 +101,11 @@ func (p *past) version(i int) Version {
 	return v
 }
 
+// Differences returns the settings that differ between two forms of a job.
+func Differences(before, after *kernel.Definition) []Difference {
+	return differences(&before.Policy, &after.Policy)
+}
+
 // differences returns the fields that differ.
 func differences(before, after *kernel.Policy) []Difference {
 	var list []Difference
@@ -163,7 +168,7 @@ func (p *past) find(revision uint64) (int, error) {
 }
 
 // RolledBack returns the edit that restores the edits of an earlier revision. Code is not rolled back: a field that was
-// not edited follows the current code.
+// not edited follows the current code. An edit that the job refuses is an error here.
 func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) (kernel.Edit, error) {
 	p, err := o.past(ctx, who, key)
 	if err != nil {
@@ -183,7 +188,8 @@ func (o *Ops) RolledBack(ctx context.Context, who Who, key jobs.Key, to uint64) 
 			e.Clear = append(e.Clear, name)
 		}
 	}
-	return e, nil
+	_, err = e.Apply(p.job)
+	return e, err
 }
 
 // Rollback restores the edits of an earlier revision (see RolledBack). ifRevision is the revision that the job must

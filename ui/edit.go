@@ -16,6 +16,7 @@ import (
 type editForm struct {
 	visitor
 	Key      jobs.Key
+	Code     bool   // it has code, which sets what is not edited
 	Revision uint64 // that the form is based on
 	Groups   []editGroup
 	Fault    string // of the whole form
@@ -40,8 +41,14 @@ type editField struct {
 	Was    string // the value when the form was made
 	Theirs string // the value of a concurrent edit, or ""
 	Edited bool   // a user has edited it
+	Code   bool   // the job has code
 	Clear  bool   // it should follow the code again
 	Fault  string
+}
+
+// Only reports whether no default could take the field's place.
+func (f *editField) Only() bool {
+	return slices.Contains([]string{"schedule", "http", "exec", "handler"}, f.Name)
 }
 
 // difference is one change that a save would make.
@@ -85,7 +92,7 @@ func (f *editForm) fields(yield func(*editField) bool) {
 
 // editFormOf returns the form of a job as it is.
 func editFormOf(job ops.Job, v visitor) *editForm {
-	f := &editForm{visitor: v, Key: job.Key, Revision: job.Revision}
+	f := &editForm{visitor: v, Key: job.Key, Code: job.Registered, Revision: job.Revision}
 	edited := job.Edits.Given()
 	for _, s := range settings {
 		if !s.For(job.Kind) {
@@ -96,7 +103,7 @@ func editFormOf(job ops.Job, v visitor) *editForm {
 		}
 		g := &f.Groups[len(f.Groups)-1]
 		text := s.text(&job.Definition.Policy)
-		g.Fields = append(g.Fields, &editField{setting: s, Text: text, Was: text, Edited: slices.Contains(edited, s.Name)})
+		g.Fields = append(g.Fields, &editField{setting: s, Text: text, Was: text, Edited: slices.Contains(edited, s.Name), Code: f.Code})
 	}
 	return f
 }
@@ -224,7 +231,7 @@ func (u *UI) edit(r *http.Request, v visitor) (answer, error) {
 	after, err := u.ops.Preview(ctx, v.Who, k, pageFires)
 	if err != nil {
 		f.blame(err)
-		return f.answer(http.StatusUnprocessableEntity), nil
+		return f.answer(statusOf(err)), nil
 	}
 	f.look(after, job.Definition)
 	switch {
@@ -236,11 +243,12 @@ func (u *UI) edit(r *http.Request, v visitor) (answer, error) {
 	}
 	who := v.Who
 	who.Reason = r.PostFormValue("reason")
-	if _, err := u.ops.Edit(ctx, who, k); err != nil {
+	saved, err := u.ops.Edit(ctx, who, k)
+	if err != nil {
 		f.blame(err)
 		return f.answer(statusOf(err)), nil
 	}
-	return goTo("/jobs/"+string(f.Key), "saved"), nil
+	return edited("saved", job, saved), nil
 }
 
 // look fills the preview: the job after the edit, and the differences.
@@ -253,7 +261,7 @@ func (f *editForm) look(after ops.Job, before *kernel.Definition) {
 		from, to := field.Words(&before.Policy), field.Words(&after.Definition.Policy)
 		if from != to || field.Clear && field.Edited {
 			if field.Clear {
-				to += " (from the code)"
+				to += map[bool]string{true: " (from the code)", false: " (default)"}[f.Code]
 			}
 			f.Changes = append(f.Changes, difference{field.Label, from, to})
 		}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -176,6 +178,7 @@ type frame struct {
 	Notice  string
 	Age     time.Duration // max age of the data, because it was read from a copy; 0 = current
 	Toast   string
+	Undo    string // path at which the change can be undone, or ""
 	Leader  ops.Leader
 	Debug   []debugBanner
 	Content any
@@ -196,6 +199,9 @@ func (u *UI) frameOf(r *http.Request, v visitor, a answer) frame {
 		f.Theme = c.Value
 	}
 	f.Toast = toasts[r.URL.Query().Get("did")]
+	if n, err := strconv.ParseUint(r.URL.Query().Get("undo"), 10, 64); err == nil && f.Toast != "" && v.Admin() && r.PathValue("key") != "" {
+		f.Undo = fmt.Sprintf("/jobs/%s/rollback?to=%d", r.PathValue("key"), n)
+	}
 	if v.Who.Actor != "" {
 		f.Debug = u.banners(r.Context(), v.Who)
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,7 +55,8 @@ type fire struct {
 type option struct {
 	Name, Label, Value string
 	Owner              string // of ops.OwnerBuiltIn ...
-	Code               string // the value if it followed the code again
+	Code               string // the value if it followed the code again; only of a job that has code
+	Bundle             string // the files that set it; "" = none
 }
 
 const pageFires = 10
@@ -132,8 +134,11 @@ func options(job *ops.Job) (said, defaults []option) {
 			continue
 		}
 		o := option{Name: s.Name, Label: s.Label, Value: s.Words(&d.Policy), Owner: cmp.Or(owners[s.Name], ops.OwnerBuiltIn)}
-		if o.Owner == ops.OwnerEdit {
-			o.Code = s.Words(&policy)
+		if slices.Contains(d.BundleFields, s.Name) {
+			o.Bundle = d.Bundle
+		}
+		if o.Owner == ops.OwnerEdit && d.Registered {
+			o.Code = cmp.Or(s.Words(&policy), "nothing")
 		}
 		if o.Owner == ops.OwnerBuiltIn && !slices.Contains(essential, s.Name) {
 			defaults = append(defaults, o)
@@ -210,7 +215,21 @@ func example(schema []byte) string {
 
 // follow makes a field follow the code again.
 func (u *UI) follow(r *http.Request, v visitor) (answer, error) {
-	key := jobs.Key(r.PathValue("key"))
-	_, err := u.ops.Edit(r.Context(), v.Who, kernel.Edit{Key: key, Clear: []string{r.PostFormValue("field")}})
-	return goTo("/jobs/"+string(key), "follows"), err
+	key, who := jobs.Key(r.PathValue("key")), v.Who
+	who.Reason = r.PostFormValue("reason")
+	was, err := u.ops.Job(r.Context(), who, key, 0)
+	if err != nil {
+		return answer{}, err
+	}
+	job, err := u.ops.Edit(r.Context(), who, kernel.Edit{Key: key, Clear: []string{r.PostFormValue("field")}})
+	return edited("follows", was, job), err
+}
+
+// edited redirects to a job after an edit, with a link back to the revision that it had.
+func edited(did string, was, is ops.Job) answer {
+	a := goTo("/jobs/"+string(was.Key), did)
+	if is.Definition != nil && is.Revision != was.Revision {
+		a.next += "&undo=" + strconv.FormatUint(was.Revision, 10)
+	}
+	return a
 }

@@ -2,6 +2,7 @@ package ui_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -261,7 +262,7 @@ func TestEditForm(t *testing.T) {
 	}
 
 	answer, body = s.get("/jobs/app.nightly")
-	s.has("its page", answer, body, 200, "follow the code again", "Value in code: 1h")
+	s.has("its page", answer, body, 200, "Follow the code…", "Timeout of an attempt becomes: <strong>1h</strong>")
 	answer, body = s.post("/jobs/app.nightly/follow", url.Values{"field": {"timeout"}})
 	s.has("follow", answer, body, 303)
 	_, body = s.get("/jobs/app.nightly/edit")
@@ -371,12 +372,62 @@ func TestVersionsPage(t *testing.T) {
 	s.has("versions", answer, body, 200, ">current<", "ann", "&lt;b&gt;5&lt;/b&gt; are better", "<del>3</del>", fmt.Sprintf("Roll back to revision %d", d.Revision-1))
 	answer, body = s.post("/jobs/app.nightly/rollback", url.Values{"to": {fmt.Sprint(d.Revision - 1)}, "revision": {"1"}})
 	s.has("for another revision", answer, body, 409, "read it and try again")
-	answer, _ = s.post("/jobs/app.nightly/rollback", url.Values{"to": {fmt.Sprint(d.Revision - 1)}, "revision": {fmt.Sprint(d.Revision)}})
-	if to := answer.Header.Get("Location"); to != "/jobs/app.nightly?did=saved" {
-		t.Fatalf("it leads to %q", to)
+	to := fmt.Sprint(d.Revision - 1)
+	answer, body = s.get("/jobs/app.nightly/rollback?to=" + to)
+	s.has("what it would change", answer, body, 200, "<del>5</del>", `After the rollback">3<`, "Next ten fires", `name="revision" value="`+fmt.Sprint(d.Revision))
+	answer, _ = s.post("/jobs/app.nightly/rollback", url.Values{"to": {to}, "revision": {fmt.Sprint(d.Revision)}})
+	if at := answer.Header.Get("Location"); at != "/jobs/app.nightly?did=saved&undo="+fmt.Sprint(d.Revision) {
+		t.Fatalf("it leads to %q", at)
 	}
+	undo := "/jobs/app.nightly/rollback?to=" + fmt.Sprint(d.Revision)
+	answer, body = s.get(answer.Header.Get("Location"))
+	s.has("the way back", answer, body, 200, `href="`+undo+`">Undo…`)
 	if d, err = s.store.Definition(t.Context(), jobs.DefaultTenant, "app.nightly"); err != nil || d.Policy.Retries != 3 {
 		t.Errorf("retries are %d (%v)", d.Policy.Retries, err)
+	}
+}
+
+// A job without code follows none: nothing on its pages would erase what only its edits say.
+func TestPagesOfAJobWithoutCode(t *testing.T) {
+	s := newScene(t)
+	o, who := ops.New(ops.Config{Store: s.store}), ops.Who{Actor: "person:ann"}
+	command := json.RawMessage(`{"argv":["/usr/bin/pg_dump"]}`)
+	w := ops.Wanted{Key: "db.backup", Kind: kernel.Recurring, App: "app",
+		Set: kernel.Settings{Schedule: new("@every 1h"), Exec: &command, Timeout: new(time.Minute)}}
+	if _, err := o.Declare(t.Context(), who, []ops.Wanted{w}, ops.How{Bundle: "files-of-ops"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := o.Edit(t.Context(), who, kernel.Edit{Key: "db.backup", Set: kernel.Settings{Retries: new(7)}}); err != nil {
+		t.Fatal(err)
+	}
+	before := s.definition("db.backup")
+	for _, path := range []string{"/jobs/db.backup", "/jobs/db.backup/edit"} {
+		answer, body := s.get(path)
+		s.has(path, answer, body, 200, "no code")
+		for _, bad := range []string{"ollow the code", ">edited<", `name="clear" value="schedule"`} {
+			if strings.Contains(body, bad) {
+				t.Errorf("%s has %q", path, bad)
+			}
+		}
+	}
+	_, body := s.get("/jobs/db.backup")
+	if n := strings.Count(body, "files: files-of-ops"); n != 3 {
+		t.Errorf("%d settings are from files, want 3", n)
+	}
+	for _, field := range []string{"exec", "schedule"} {
+		answer, body := s.post("/jobs/db.backup/follow", url.Values{"field": {field}})
+		s.has("follow "+field, answer, body, 409, "has no code")
+	}
+	answer, body := s.get("/jobs/db.backup/versions")
+	s.has("versions", answer, body, 200, "No rollback: job db.backup has no code", "Roll back to revision 2…")
+	answer, body = s.get("/jobs/db.backup/rollback?to=1")
+	s.has("the rollback to nothing", answer, body, 409, "has no code")
+	if strings.Contains(body, `class="primary"`) {
+		t.Error("the page of a rollback that is refused has a button for it")
+	}
+	answer, _ = s.post("/jobs/db.backup/rollback", url.Values{"to": {"1"}, "revision": {fmt.Sprint(before.Revision)}})
+	if now := s.definition("db.backup"); answer.StatusCode != 409 || !now.Edits.Equal(&before.Edits) {
+		t.Errorf("the rollback to nothing: %d, the edits are %q", answer.StatusCode, now.Edits.Given())
 	}
 }
 

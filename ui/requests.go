@@ -71,7 +71,7 @@ func (u *UI) editRequests(r *http.Request, v visitor) (answer, error) {
 	}
 	who := v.Who
 	who.Reason = r.PostFormValue("reason")
-	_, err = u.ops.Edit(r.Context(), who, kernel.Edit{Key: job.Key, Set: kernel.Settings{HTTP: &raw}, IfRevision: p.Revision})
+	saved, err := u.ops.Edit(r.Context(), who, kernel.Edit{Key: job.Key, Set: kernel.Settings{HTTP: &raw}, IfRevision: p.Revision})
 	if at, is := errors.AsType[*ops.WorkError](err); is {
 		p.Form.blame(at.Place, said(at.Err))
 		return p.answer(http.StatusUnprocessableEntity), nil
@@ -83,5 +83,5 @@ func (u *UI) editRequests(r *http.Request, v visitor) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return goTo("/jobs/"+string(job.Key), "saved"), nil
+	return edited("saved", job, saved), nil
 }

@@ -162,6 +162,7 @@ func New(c Config) *UI {
 		{"POST /jobs/{key}/requests", ops.Admin, u.editRequests},
 		{"POST /jobs/{key}/follow", ops.Admin, u.follow},
 		{"GET /jobs/{key}/versions", ops.Viewer, u.versions},
+		{"GET /jobs/{key}/rollback", ops.Admin, u.rollbackForm},
 		{"POST /jobs/{key}/rollback", ops.Admin, u.rollback},
 		{"GET /jobs/{key}/delete", ops.Admin, u.deletePage},
 		{"POST /jobs/{key}/delete", ops.Admin, u.delete},

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -20,7 +21,7 @@ func checkBundle(name string) error {
 
 // Apply returns the definition with the edit's fields and bundle. The effective settings are not resolved again. A job
 // of another bundle is refused as Conflict. A job that a user created joins a bundle only by TakeOver: the bundle would
-// delete it otherwise.
+// delete it otherwise. A job without code keeps what it does and when: see erases.
 func (c *Edit) Apply(to *Definition) (*Definition, error) {
 	d := *to
 	if c.Leave {
@@ -30,6 +31,9 @@ func (c *Edit) Apply(to *Definition) (*Definition, error) {
 		return &d, nil
 	}
 	d.Edits = c.Set.Over(to.Edits.Without(c.Clear))
+	if err := c.erases(to, &d); err != nil {
+		return nil, err
+	}
 	switch {
 	case c.Bundle == "" || c.Bundle == to.Bundle:
 	case c.TakeOver, to.Bundle == "" && to.Registered:
@@ -51,6 +55,38 @@ func (c *Edit) Apply(to *Definition) (*Definition, error) {
 		})
 	}
 	return &d, nil
+}
+
+// erases refuses an edit that clears what a job without code does, or its schedule: no code would set them again, and
+// the job's edits are their only copy. One work may replace another, and each can be emptied by name.
+func (c *Edit) erases(to, after *Definition) error {
+	if to.Registered {
+		return nil
+	}
+	for _, name := range c.Clear {
+		switch {
+		case name == "schedule" && to.Edits.Schedule != nil && *to.Edits.Schedule != "" && after.Edits.Schedule == nil:
+			return Refuse(jobs.Conflict, "job %s has no code that sets its schedule: set schedule to another one, or to an empty text to remove it", to.Key)
+		case to.Edits.does(name) && !slices.ContainsFunc(doing, after.Edits.does):
+			return Refuse(jobs.Conflict, "job %s has no code that replaces %s: set another of %s, or delete the job",
+				to.Key, name, strings.Join(doing, ", "))
+		}
+	}
+	return nil
+}
+
+// doing are the settings that say what a job without code does.
+var doing = []string{WorkHTTP, WorkExec, "handler"}
+
+// does reports whether s sets one of doing.
+func (s *Settings) does(name string) bool {
+	switch {
+	case name == WorkHTTP && s.HTTP != nil:
+		return !NoWork(*s.HTTP)
+	case name == WorkExec && s.Exec != nil:
+		return !NoWork(*s.Exec)
+	}
+	return name == "handler" && s.Handler != nil && *s.Handler != ""
 }
 
 // InBundle returns the bundle of the calendar after a write, or refuses the write as Conflict. A calendar that a user

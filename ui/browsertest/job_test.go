@@ -79,7 +79,8 @@ func TestEdit(t *testing.T) {
 	if want := edited.Truncate(2 * time.Second).Add(2 * time.Second); !first.Due.Equal(want) || first.Revision != job.Revision {
 		t.Errorf("edited at %v, it first fires at %v with revision %d; want %v and %d", edited, first.Due, first.Revision, want, job.Revision)
 	}
-	b.leads(`//button[contains(normalize-space(), "follow the code again")]`)
+	b.unfold(`//summary[contains(normalize-space(), "Follow the code")]`)
+	b.leads(button("Follow the code"))
 	b.sees("at 02:30, every day, Europe")
 }
 

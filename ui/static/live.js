@@ -157,6 +157,7 @@ setInterval(() => { if (document.querySelector("#page [data-follow]")) refresh()
 const here = new URL(location.href);
 if (here.searchParams.has("did")) {
   here.searchParams.delete("did");
+  here.searchParams.delete("undo");
   history.replaceState(null, "", here);
 }
 listen();
