@@ -29,7 +29,8 @@ type catalog struct {
 	closed  map[jobs.Tenant]*schedule.Calendars
 	stale   map[jobs.Tenant]bool // globals to reload
 	changes uint64               // the last change number seen
-	changed chan struct{}        // wakes fire.go
+	vain    map[jobName]vain
+	changed chan struct{} // wakes fire.go
 
 	// For several processes that fire a share of the jobs each (share.go); see assign.
 	distributed bool
@@ -77,6 +78,12 @@ type entry struct {
 	foreign  bool
 }
 
+// moved reports whether d, the definition after a decision, is another state of the job than the one that was decided
+// about.
+func (e *entry) moved(d *kernel.Definition) bool {
+	return d.UID != e.def.UID || d.Revision != e.def.Revision || !d.Cursor.Equal(e.def.Cursor)
+}
+
 func (e *planned) entry() *entry {
 	return &entry{e.near.def, e.near.schedule, fromNanos(e.next), e.foreign}
 }
@@ -108,6 +115,7 @@ func (c *catalog) reset() {
 	c.globals, c.stale = map[jobs.Tenant]*kernel.Global{}, map[jobs.Tenant]bool{}
 	c.closed = map[jobs.Tenant]*schedule.Calendars{}
 	c.due, c.changes = schedule.Agenda[*planned]{}, 0
+	c.vain = map[jobName]vain{}
 }
 
 // mark leaves pending-update keys.
@@ -364,6 +372,9 @@ func (c *catalog) assignOne(e *planned) {
 	default:
 		e.wake += int64(c.rescue(e.tenant))
 	}
+	if v, ok := c.vain[e.jobName]; ok && e.wake != 0 && v.of.job == e.uid && v.of.revision == e.revision && v.of.cursor == e.cursor {
+		e.wake = max(e.wake, v.until)
+	}
 }
 
 // rescue is how late the leader fires another process's due time: before that becomes a misfire. The lock is held.
@@ -405,8 +416,8 @@ func (c *catalog) shares() map[string]int {
 	return n
 }
 
-// again reads jobs of other processes that were due a while ago, and returns those that still are, off the agenda.
-func (c *catalog) again(ctx context.Context, st metastore.Reader, late []jobName, now time.Time) (still []*entry, err error) {
+// overdue reads jobs of other processes that were due a while ago, and returns those that still are, off the agenda.
+func (c *catalog) overdue(ctx context.Context, st metastore.Reader, late []jobName, now time.Time) (still []*entry, err error) {
 	c.mu.Lock()
 	for _, name := range late {
 		c.pending[name] = true
@@ -437,6 +448,7 @@ func (c *catalog) drop(name jobName) {
 		e.next, e.wake, e.near = 0, 0, nil
 		c.place(e)
 		delete(c.entries, name)
+		delete(c.vain, name)
 	}
 }
 
@@ -502,15 +514,65 @@ func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time)
 func (c *catalog) back(e *entry, now *kernel.Definition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	name := nameOf(e.def)
 	if now != nil {
+		delete(c.vain, name)
 		c.put(now, nil)
 		return
 	}
-	name := nameOf(e.def)
 	c.pending[name] = true
 	if e := c.entries[name]; e != nil {
 		c.place(e)
 	}
+}
+
+// What is refused is tried again after a part of the time for which it has been refused, so that it is late by no more
+// than that part once the cause is gone.
+const (
+	vainPart  = 8
+	vainFirst = 200 * time.Millisecond
+	vainLast  = 10 * time.Second
+)
+
+// vainPause returns how long not to repeat what has been refused since a time.
+func vainPause(since, now time.Time) time.Duration {
+	return min(max(now.Sub(since)/vainPart, vainFirst), vainLast)
+}
+
+// basis is what a decision is based on. As long as it stays, the store will answer the same.
+type basis struct {
+	job                               jobs.ID
+	term, revision, global, calendars uint64
+	cursor                            int64
+}
+
+func basisOf(f kernel.Fire, term uint64) basis {
+	return basis{f.Job, term, f.Revision, f.Global, f.Calendars, nanos(f.From)}
+}
+
+// vain is a decision that the store refused, or that decided nothing.
+type vain struct {
+	of    basis
+	since time.Time
+	until int64 // 0 = it is repeated at once: what it is based on was out of date
+}
+
+// again has a job decided again: at once, or after a pause if the last decision had the same basis. It reports whether
+// there is a pause.
+func (c *catalog) again(e *entry, of basis, now time.Time) bool {
+	c.mu.Lock()
+	name, v := nameOf(e.def), vain{of: of, since: now}
+	if last, ok := c.vain[name]; ok && last.of == of {
+		v.since = last.since
+		v.until = now.Add(vainPause(v.since, now)).UnixNano()
+	}
+	c.vain[name] = v
+	if p := c.entries[name]; p != nil {
+		c.assignOne(p)
+	}
+	c.mu.Unlock()
+	c.back(e, nil)
+	return v.until != 0
 }
 
 func (c *catalog) global(tenant jobs.Tenant) *kernel.Global {

@@ -96,8 +96,11 @@ func (cp *ControlPlane) fire(ctx context.Context, term uint64) error {
 func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term uint64, now time.Time) error {
 	var batch []kernel.Envelope
 	owner := make([]int, 0, len(due))
+	based := make([]basis, len(due))
 	for i, e := range due {
-		for _, f := range decide(e, cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant), now) {
+		g, calendars := cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant)
+		based[i] = basisOf(fireOf(e.def, g, calendars), term)
+		for _, f := range decide(e, g, calendars, now) {
 			f.Term = term
 			envelope := cp.envelope(e.def.Tenant, f)
 			if cp.cfg.Membership != nil {
@@ -111,7 +114,7 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 		cp.applyFires(ctx, batch)
 	}
 	latest := make([]*kernel.Definition, len(due))
-	refused := make([]bool, len(due))
+	refused := make([]error, len(due))
 	pause, stale := false, false
 	var failed error
 	for i, r := range cp.applyFires(ctx, batch) {
@@ -128,22 +131,27 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 				cp.share.rescued.Add(uint64(len(f.Due)))
 			}
 		case errors.Is(r.Err, jobs.Conflict): // the store's clock, if it is another one, is not there yet
-			refused[owner[i]], pause = true, true
+			refused[owner[i]] = r.Err
 			cp.episodes.Failed(slog.LevelWarn, "", "the store is behind the clock of this node", "key", e.def.Key, "err", r.Err)
 		case errors.Is(r.Err, jobs.Stale), errors.Is(r.Err, jobs.NotFound):
-			refused[owner[i]], stale = true, true // the job has changed: reload it and decide again
+			refused[owner[i]], stale = r.Err, true // the job has changed: reload it and decide again
 			cp.catalog.markGlobal(e.def.Tenant)
 		default:
-			refused[owner[i]], pause, failed = true, true, r.Err
+			refused[owner[i]], pause, failed = r.Err, pause || broken(r.Err), r.Err
 			cp.episodes.Failed(episode.Level(r.Err), "", "due times could not be fired", "key", e.def.Key, "err", r.Err)
 		}
 	}
 	for i, e := range due {
-		if refused[i] {
+		switch {
+		case broken(refused[i]):
 			cp.catalog.back(e, nil)
-			continue
+		case refused[i] == nil && latest[i] != nil && e.moved(latest[i]):
+			cp.catalog.back(e, latest[i])
+		default:
+			if code := jobs.CodeOf(refused[i]); cp.catalog.again(e, based[i], now) && (refused[i] == nil || code == jobs.Stale || code == jobs.NotFound) {
+				cp.episodes.Failed(slog.LevelWarn, "", "the due times of a job cannot be decided", "key", e.def.Key, "err", refused[i])
+			}
 		}
-		cp.catalog.back(e, latest[i])
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -278,7 +286,9 @@ func settle(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kerne
 					why = silent
 				}
 				miss(&f, due, why)
-				f.To = due
+				if f.To = due; was.FixedDelay() {
+					break // the next one would have counted from the end of a run
+				}
 			}
 		}
 		f.To = earlier.Until

@@ -222,7 +222,7 @@ func (cp *ControlPlane) ours(ctx context.Context, due []*entry, now time.Time) (
 	if len(late) == 0 {
 		return due, nil
 	}
-	still, err := cp.catalog.again(ctx, cp.cfg.Store, late, now)
+	still, err := cp.catalog.overdue(ctx, cp.cfg.Store, late, now)
 	if err != nil {
 		for _, e := range due {
 			cp.catalog.back(e, nil)

@@ -51,7 +51,7 @@ func (c *change) reschedule(d, before *kernel.Definition) {
 	if before.Policy.Schedule != "" {
 		c.scheduled(before)
 	}
-	if since := before.Since(); before.Policy.Schedule != "" && since.Before(c.at) {
+	if before.Policy.Schedule != "" && !before.Waits() && before.Since().Before(c.at) {
 		d.Undecided = append(slices.Clip(before.Undecided), before.Earlier(c.at))
 	}
 	if len(d.Undecided) == 0 && d.Cursor.Before(c.at) { // a run that started early has been decided

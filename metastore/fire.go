@@ -34,7 +34,7 @@ func (c *change) fire(k kernel.Fire) error {
 	if len(row.Policy.Calendars) > 0 && c.global().Calendars != k.Calendars {
 		return kernel.Refuse(jobs.Stale, "fire of %s: a calendar has changed since it was decided", k.Key)
 	}
-	if row.FixedDelay() && (row.Waits() || len(k.Due) > 1) {
+	if row.FixedDelay() && (row.Waits() && len(k.Due) > 0 || len(k.Due) > 1) {
 		return kernel.Refuse(jobs.Stale, "fire of %s: its next due time counts from the end of a run that has not ended", k.Key)
 	}
 	if k.To.After(c.at.Add(row.Policy.Early)) && !sabotage.Off(sabotage.NotEarly) {
