@@ -41,7 +41,7 @@ func (a announced) Apply(ctx context.Context, batch []kernel.Envelope) []metasto
 			all = append(all, r.batch...)
 		}
 	}
-	results := a.Full.Apply(ctx, all)
+	results := a.Full.Apply(metastore.WithLate(ctx, cp.announce), all)
 	cp.announce(all, results)
 	n := len(batch)
 	if len(starts) > 0 {

@@ -35,6 +35,7 @@ type board struct {
 	asked     chan struct{} // begin to
 
 	pushed, refused, repeated uint64 // attempts: sent for the first time, refused, sent again
+	mended                    uint64 // ready runs that it lost, and the sweep found
 }
 
 // attempt is one attempt under way: what is known of it beside the Board, which keeps it.
@@ -55,7 +56,7 @@ type attempt struct {
 
 func (b *board) init(lease time.Duration) {
 	b.base, b.lease, b.changed, b.asked = time.Now(), lease, make(chan struct{}, 1), make(chan struct{}, 1)
-	b.Board = assign.New(lease, 0)
+	b.Board = assign.New(lease, 0, 0)
 }
 
 // now is the stamp of this moment. It is never 0.
@@ -63,12 +64,12 @@ func (b *board) now() dispatch.Stamp { return b.stamp(time.Now()) }
 
 func (b *board) stamp(t time.Time) dispatch.Stamp { return t.Sub(b.base) + 1 }
 
-// lead begins a term, or ends it with 0: what was known in another is forgotten.
-func (b *board) lead(term uint64) {
+// lead begins a term, or ends it with 0: what was known in another is forgotten. All workers are known after unknown.
+func (b *board) lead(term uint64, unknown time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.now()
-	b.term, b.Board, b.ahead, b.unstart, b.answering = term, assign.New(b.lease, now), lookahead{}, nil, now
+	b.term, b.Board, b.ahead, b.unstart, b.answering = term, assign.New(b.lease, now, now+unknown), lookahead{}, nil, now
 	b.needed = map[kernel.Ref]bool{}
 	b.members, b.tenants = map[dispatch.Worker]*member{}, map[jobs.Tenant]*kernel.Global{}
 }

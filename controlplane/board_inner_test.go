@@ -15,7 +15,7 @@ func leading() *board {
 	var b board
 	b.init(time.Minute)
 	b.base = time.Now().Add(-2 * time.Hour)
-	b.lead(1)
+	b.lead(1, 0)
 	b.answering = 1
 	return &b
 }

@@ -136,9 +136,10 @@ func (l *conditions) waiting(tenant jobs.Tenant, r *kernel.AlarmRule, backlog []
 		text := fmt.Sprintf("%d runs are ready, the oldest for %v.", b.Ready, waits.Round(time.Second))
 		if r.Kind == kernel.AlarmNoWorker {
 			l.cp.board.mu.Lock()
-			served := !l.cp.board.Deserted(assign.App{Tenant: tenant, Name: b.App})
+			board := l.cp.board.Board
+			served := !board.AllKnown(l.cp.board.now()) || !board.Deserted(assign.App{Tenant: tenant, Name: b.App})
 			l.cp.board.mu.Unlock()
-			if served || waits < assign.Settling {
+			if served || waits < firstWorkers {
 				continue
 			}
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/controlplane/assign"
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/pool"
@@ -137,6 +138,7 @@ type ControlPlane struct {
 	wake    chan struct{} // a run may need to be released earlier than release.go thinks
 	ready   readiness
 	missing missing
+	swept   assign.App // where the next sweep begins; zero = at the first app
 	duties  duties
 	gaveUp  time.Time // when this node last gave up the lead because a duty failed
 

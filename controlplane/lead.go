@@ -43,7 +43,12 @@ func (a Always) Confirmed(uint64) time.Time { return time.Now() }
 // lead does the leader's duties for one term. If one of them fails all of them end, leadership is given up, to another
 // node if there is one, and the next leader starts clean: all state is in the store.
 func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
-	if before, err := cp.cfg.Store.State(ctx); err == nil && before.Term < term {
+	unknown := cp.cfg.Lease // workers of the leader before may be on their way to another node that long
+	before, err := cp.cfg.Store.State(ctx)
+	if err == nil && before.Term == 0 {
+		unknown = firstWorkers
+	}
+	if err == nil && before.Term < term {
 		cp.terms.note(Term{Node: before.Leader, Term: before.Term})
 		cp.newestRules(ctx, before)
 	}
@@ -68,8 +73,8 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	}
 	cp.pulse.begin(term, cp.cfg.Clock.Now())
 	cp.missing = missing{}
-	cp.board.lead(term)
-	defer cp.board.lead(0)
+	cp.board.lead(term, unknown)
+	defer cp.board.lead(0, 0)
 	if err := cp.board.load(ctx, cp.cfg.Store); err != nil {
 		return fmt.Errorf("load the running attempts: %w", err)
 	}
@@ -97,7 +102,7 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	add(&g, ctx, func(ctx context.Context) error { return cp.callWorkers(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.start(ctx, term) })
 	add(&g, ctx, func(ctx context.Context) error { return cp.repeat(ctx, term) })
-	for _, duty := range []func(context.Context) error{cp.settle, cp.release, cp.sweep, cp.prune, cp.dissolve, cp.alarms, cp.export, cp.watchClock, cp.watchDuties} {
+	for _, duty := range []func(context.Context) error{cp.release, cp.sweep, cp.prune, cp.dissolve, cp.alarms, cp.export, cp.watchClock, cp.watchDuties} {
 		add(&g, ctx, duty)
 	}
 	add(&g, ctx, func(ctx context.Context) error { return cp.expire(ctx, term) })
@@ -105,6 +110,9 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	add(&g, ctx, func(ctx context.Context) error { return cp.stepDown(ctx, term) })
 	return g.Run()
 }
+
+// firstWorkers is how long workers may take to come that start together with the first leader of a store.
+const firstWorkers = 2 * time.Second
 
 // newestRules puts the newest version of the rules in force in a store that no node has led yet: there is no older
 // program to go back to. A refusal means that there is one all the same, and an operator finalizes the upgrade.

@@ -90,7 +90,7 @@ func (b *board) fleets() map[assign.App]*served {
 // one has again.
 func (cp *ControlPlane) markStopped(ctx context.Context, now time.Time) error {
 	m := &cp.missing
-	if _, since := cp.Leading(); now.Sub(since) < assign.Settling {
+	if !cp.board.allKnown() {
 		return nil
 	}
 	if m.since == nil {

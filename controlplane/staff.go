@@ -7,11 +7,9 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
-	"github.com/carillon-scheduler/carillon/controlplane/assign"
 	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
-	"github.com/carillon-scheduler/carillon/metastore"
 )
 
 // The workers, as their heartbeats report.
@@ -113,27 +111,11 @@ func (b *board) thaw() {
 	b.thawed = b.now()
 }
 
-// sweep compares what is known of ready runs with the store, and returns the apps with ready runs and without workers.
-func (b *board) sweep(apps []metastore.ReadyApp) (deserted []assign.App) {
+// allKnown reports whether all workers that live are known.
+func (b *board) allKnown() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.Sweep(b.now())
-	for _, l := range apps {
-		app := assign.App{Tenant: l.Tenant, Name: l.App}
-		if b.Backlog(app, l.Ready); b.Deserted(app) {
-			deserted = append(deserted, app)
-		}
-	}
-	return deserted
-}
-
-// broadcasts ends broadcasts of an app without workers.
-func (b *board) broadcasts(of assign.App, ready []*kernel.Run) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.Deserted(of) {
-		b.Broadcasts(of, ready)
-	}
+	return b.AllKnown(b.now())
 }
 
 // Backlog is the runs of an app that wait for a worker's slot and for nothing else.

@@ -34,7 +34,7 @@ func (p *proposal) size() int { return len(p.starts) + len(p.expand) + len(p.uns
 // start starts ready runs on workers with free slots, whenever there may be some.
 func (cp *ControlPlane) start(ctx context.Context, term uint64) error {
 	opens := time.NewTimer(time.Hour)
-	opens.Stop() // until a rate has runs wait
+	opens.Stop() // until runs wait for a rate, or for the workers to be known
 	for {
 		select {
 		case <-cp.board.changed:
@@ -72,7 +72,7 @@ func (cp *ControlPlane) refill(ctx context.Context) {
 	short := b.Short(b.now())
 	b.mu.Unlock()
 	for _, s := range short {
-		ready, err := cp.cfg.Store.Ready(ctx, s.App.Tenant, s.App.Name, s.Want)
+		ready, err := cp.cfg.Store.Ready(ctx, metastore.ReadyQuery{Tenant: s.App.Tenant, App: s.App.Name, Limit: s.Want, Has: s.Has})
 		if err != nil {
 			cp.episodes.Failed(episode.Level(err), "", "waiting runs cannot be read", "app", s.App.Name, "err", err)
 			continue
@@ -105,7 +105,8 @@ func (b *board) propose() (list []*proposal, pause time.Duration) {
 		p := of(s.Tenant)
 		p.starts = append(p.starts, s)
 	}
-	for _, e := range b.Expansions(now) {
+	expand, wait := b.Expansions(now)
+	for _, e := range expand {
 		p := of(e.App.Tenant)
 		p.expand = append(p.expand, e)
 	}
@@ -114,7 +115,10 @@ func (b *board) propose() (list []*proposal, pause time.Duration) {
 		p.unstarts = append(p.unstarts, a)
 	}
 	b.unstart = nil
-	return list, b.Opens(now)
+	if pause = b.Opens(now); wait > 0 && (pause == 0 || wait < pause) {
+		pause = wait
+	}
+	return list, pause
 }
 
 // commit commits a proposal. A command with an unknown outcome is sent again until there is one: it may have started a
@@ -213,13 +217,4 @@ func (cp *ControlPlane) reread() {
 	b.Reread()
 	b.mu.Unlock()
 	poke(b.changed)
-}
-
-// settle wakes start when the workers of a new term are known.
-func (cp *ControlPlane) settle(ctx context.Context) error {
-	if wait(ctx, assign.Settling) == nil {
-		poke(cp.board.changed)
-	}
-	<-ctx.Done()
-	return ctx.Err()
 }

@@ -134,6 +134,9 @@ func (h *fixture) worker(cfg worker.Config, js ...jobs.Job) (stop func()) {
 }
 
 func (h *fixture) close() {
+	if n := h.cp.Totals().Mended; n > 0 {
+		h.t.Errorf("the leader had lost %d ready runs, until the sweep found them", n)
+	}
 	for i := len(h.done) - 1; i >= 0; i-- {
 		h.done[i]()
 	}

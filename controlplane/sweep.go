@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/controlplane/assign"
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/sabotage"
@@ -13,7 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// sweep looks for what got lost: ready runs that are not known, workers that fell silent, free slots with waiting runs,
+// sweep looks for what got lost: ready runs that the board lost, workers that fell silent, free slots with waiting runs,
 // definitions whose change was not signalled.
 func (cp *ControlPlane) sweep(ctx context.Context) error {
 	ticker := time.NewTicker(cp.cfg.Sweep)
@@ -57,17 +59,73 @@ func (cp *ControlPlane) sweepOnce(ctx context.Context, froze bool) error {
 	if err != nil {
 		return err
 	}
-	for _, l := range cp.board.sweep(apps) {
-		ready, err := cp.cfg.Store.Ready(ctx, l.Tenant, l.Name, fireRuns)
-		if err != nil {
-			return err
-		}
-		cp.board.broadcasts(l, ready)
+	if err := cp.compare(ctx, apps); err != nil {
+		return err
 	}
 	poke(cp.board.changed)
 	marked := cp.markStopped(ctx, now) // marks on jobs must not delay runs
 	return cmp.Or(cp.sweepRows(ctx), marked)
 }
+
+const (
+	// lookRuns is how many ready runs of an app a sweep compares: those that can start first, of queues that a worker can
+	// take runs of. What is lost behind them is among them before it could start.
+	lookRuns = 1000
+	// sweepRuns is after how many runs of all apps a sweep leaves the other apps to the next one.
+	sweepRuns = 20_000
+)
+
+// compare has the board take up ready runs of the store that it lost, which is counted: none should be. It also has
+// broadcasts expanded that the board has no room for.
+func (cp *ControlPlane) compare(ctx context.Context, apps []metastore.ReadyApp) error {
+	b := &cp.board
+	b.mu.Lock()
+	b.Sweep(b.now())
+	b.mu.Unlock()
+	slices.SortFunc(apps, func(x, y metastore.ReadyApp) int {
+		return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.App, y.App))
+	})
+	first, _ := slices.BinarySearchFunc(apps, cp.swept, func(x metastore.ReadyApp, y assign.App) int {
+		return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.App, y.Name))
+	})
+	cp.swept = assign.App{}
+	looked := 0
+	for n := range apps {
+		l := apps[(first+n)%len(apps)]
+		name := assign.App{Tenant: l.Tenant, Name: l.App}
+		if looked >= sweepRuns {
+			cp.swept = name
+			break
+		}
+		b.mu.Lock()
+		has, none := b.Looks(name)
+		b.mu.Unlock()
+		if !none {
+			ready, err := cp.cfg.Store.Ready(ctx, metastore.ReadyQuery{Tenant: l.Tenant, App: l.App, Limit: lookRuns, Has: has})
+			if err != nil {
+				return err
+			}
+			looked += len(ready)
+			b.mu.Lock()
+			mended := b.Compare(name, ready)
+			b.mended += uint64(mended)
+			b.mu.Unlock()
+			if mended > 0 {
+				cp.log.Warn("the leader had lost ready runs; the sweep has found them", "app", l.App, "tenant", l.Tenant, "count", mended)
+			}
+		}
+		spread, err := cp.cfg.Store.Ready(ctx, metastore.ReadyQuery{Tenant: l.Tenant, App: l.App, Limit: lookRuns, Has: unexpanded})
+		if err != nil {
+			return err
+		}
+		b.mu.Lock()
+		b.Broadcasts(name, spread)
+		b.mu.Unlock()
+	}
+	return nil
+}
+
+func unexpanded(q kernel.Queue) bool { return q.Broadcast }
 
 // sweepRows handles what a lost signal leaves behind in the store: waiting runs at a free gate, and changed
 // definitions.

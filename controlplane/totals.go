@@ -24,6 +24,7 @@ type Totals struct {
 
 	Pushed    uint64 // attempts sent to workers
 	Repeated  uint64 // attempts sent again, because there was no answer
+	Mended    uint64 // ready runs that the leader had lost, and the sweep found
 	Unstarted uint64 // attempts that workers refused
 
 	// As of now.
@@ -187,7 +188,7 @@ func (cp *ControlPlane) Totals() Totals {
 	b := &cp.board
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	all.Pushed, all.Unstarted, all.Repeated = b.pushed, b.refused, b.repeated
+	all.Pushed, all.Unstarted, all.Repeated, all.Mended = b.pushed, b.refused, b.repeated, b.mended
 	for k := range b.attempts {
 		all.Leases++
 		if k.run != nil {

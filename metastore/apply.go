@@ -17,7 +17,7 @@ func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 		return results
 	}
 	last, at := stateOf(tx), batch[len(batch)-1].At
-	n := numbers{turns: last.Turns, named: last.Named, before: last.NamedBefore}
+	n := numbers{turns: last.Turns, version: last.Version, named: last.Named, before: last.NamedBefore}
 	if Period(at) > Period(last.At) {
 		n.named, n.before = 0, max(n.before, n.named)
 	}
@@ -30,7 +30,7 @@ func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 		}
 	}
 	s := stateOf(tx)
-	s.At, s.Turns, s.Named, s.NamedBefore, s.ApplyVersion = at, n.turns, n.named, n.before, s.InForce()
+	s.At, s.Turns, s.Version, s.Named, s.NamedBefore, s.ApplyVersion = at, n.turns, n.version, n.named, n.before, s.InForce()
 	tx.Put(&s)
 	return results
 }
@@ -39,6 +39,7 @@ func ApplyBatch(tx Tx, batch []kernel.Envelope) []Result {
 // has written to.
 type numbers struct {
 	turns         uint64
+	version       uint64
 	named, before int64
 	audited       map[jobs.Tenant]uint64
 }
@@ -278,11 +279,20 @@ func (c *change) store(run *kernel.Run, from jobs.State) {
 			c.tx.Delete(ref)
 		}
 	}
-	c.tx.Put(run)
+	c.put(run)
 	c.effect.Runs = append(c.effect.Runs, run)
 	if run.Kind == kernel.Recurring && run.Settled() {
 		c.overOf(run)
 	}
+}
+
+// put puts a row of a run as its newest version.
+func (c *change) put(run *kernel.Run) {
+	if run.Version = 0; !run.Settled() {
+		c.version++
+		run.Version = c.version
+	}
+	c.tx.Put(run)
 }
 
 // turn numbers a run that is ready from now on. One that was ready before keeps its place, and so does one that is

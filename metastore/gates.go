@@ -508,7 +508,7 @@ func (c *change) alarm(ref kernel.Ref) {
 	}
 	run := *first
 	run.Opens = g.Admits()
-	c.tx.Put(&run)
+	c.put(&run)
 	for i, r := range c.effect.Runs {
 		if r.ID == run.ID {
 			c.effect.Runs[i] = &run

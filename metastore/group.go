@@ -119,8 +119,25 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 		if g.takeBack(s) {
 			return Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: %v", ctx.Err()))
 		}
+		if late, ok := ctx.Value(lateKey{}).(func([]kernel.Envelope, []Result)); ok {
+			go func() {
+				<-s.done
+				late(batch, s.results)
+			}()
+		}
 		return Refused(batch, kernel.OutcomeUnknown("%v before the answer came", ctx.Err()))
 	}
+}
+
+type lateKey struct{}
+
+// WithLate has a Group call late with what a caller of Apply did not wait for: its commands, when they are committed
+// after its context has ended. Their effects are then passed on like any other.
+func WithLate(ctx context.Context, late func([]kernel.Envelope, []Result)) context.Context {
+	if ctx.Done() == nil {
+		return ctx
+	}
+	return context.WithValue(ctx, lateKey{}, late)
 }
 
 // enqueue puts a share behind the others of its tenant: that of its first command.

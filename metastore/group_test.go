@@ -111,6 +111,35 @@ func TestGroupReportsUnknownOutcomes(t *testing.T) {
 	})
 }
 
+// What is committed after its caller has given up is passed on all the same, in one piece, and what was taken back is not.
+func TestGroupPassesOnWhatCallersDidNotWaitFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := NewGroup(2, 1, newSlow().commit)
+		var late []string
+		begin := func(actor string, n int, patience time.Duration) {
+			go func() {
+				ctx, cancel := context.WithTimeout(context.Background(), patience)
+				defer cancel()
+				g.Apply(WithLate(ctx, func(batch []kernel.Envelope, results []Result) {
+					if len(results) != n || jobs.CodeOf(results[n-1].Err) != jobs.Conflict {
+						t.Errorf("%s: results %v", actor, results)
+					}
+					late = append(late, batch[0].Actor)
+				}), letters(actor, n))
+			}()
+			synctest.Wait()
+		}
+		begin("gave up", 1, time.Second/2)
+		begin("waited", 2, time.Minute)
+		begin("gave up in the second", 2, 2*time.Second+time.Second/2)
+		begin("was taken back", 2, time.Second+time.Second/2)
+		time.Sleep(10 * time.Second)
+		if !slices.Equal(late, []string{"gave up", "gave up in the second"}) {
+			t.Errorf("passed on: %q", late)
+		}
+	})
+}
+
 // While a commit stalls, as on a disk that hangs, the queue is bounded, and shares without a waiting caller are not
 // committed.
 func TestGroupIsBounded(t *testing.T) {

@@ -204,9 +204,9 @@ type Agenda interface {
 	// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those
 	// (zero if there is none).
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
-	// Ready lists runs of an app that are ready, in the order in which they should start: priority,
-	// then Run.Turn. The first limit of them.
-	Ready(ctx context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error)
+	// Ready lists the first ready runs of an app, in the order in which they should start: priority, then Run.Turn. It
+	// costs one step for each queue of the app and each row, however many runs are in queues that are left out.
+	Ready(ctx context.Context, q ReadyQuery) ([]*kernel.Run, error)
 	// ReadyApps lists the apps that have ready runs.
 	ReadyApps(ctx context.Context) ([]ReadyApp, error)
 	// Backlog lists the same apps, each with the time since which its oldest run is ready: one lookup for each
@@ -228,6 +228,14 @@ type Agenda interface {
 	TenantRows(ctx context.Context, tenant jobs.Tenant, limit int) ([]kernel.Ref, error)
 	// State is the row the store keeps about itself.
 	State(ctx context.Context) (kernel.StoreRow, error)
+}
+
+// ReadyQuery selects ready runs.
+type ReadyQuery struct {
+	Tenant jobs.Tenant
+	App    string
+	Limit  int
+	Has    func(kernel.Queue) bool // of these queues; nil = of all
 }
 
 // Named is a run by its name alone.

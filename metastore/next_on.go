@@ -15,7 +15,7 @@ func (c *change) applyNext() error {
 	}
 	run := *row
 	run.Note = k.Note
-	c.tx.Put(&run)
+	c.put(&run)
 	c.effect.Runs = append(c.effect.Runs, &run)
 	return nil
 }

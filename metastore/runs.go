@@ -1,6 +1,7 @@
 package metastore
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -510,6 +511,9 @@ func (c *change) checkpoint(k kernel.Checkpoint) error {
 	}
 	if row.State != jobs.Processing {
 		return kernel.Refuse(jobs.Conflict, "run %s is %s: attempt %d has ended", row.ID, row.State, k.Attempt)
+	}
+	if bytes.Equal(row.Checkpoint, k.Data) {
+		return c.existing(row) // sent twice: it is no other version
 	}
 	run := *row
 	run.Checkpoint = k.Data

@@ -166,6 +166,7 @@ func commands(s *sink, all *controlplane.Totals) {
 func pushes(s *sink, all *controlplane.Totals) {
 	s.gauge("attempts_unconfirmed", "Attempts that were sent to workers which have not said yet that they began.", float64(all.Unconfirmed))
 	s.counter("attempts_pushed_total", "Attempts that the leader sent to workers.", float64(all.Pushed))
+	s.counter("dispatch_repairs_total", "Ready runs that the leader had lost, and its sweep found. It should be 0.", float64(all.Mended))
 	s.counter("attempts_repeated_total", "Attempts that the leader sent again, because there was no answer.", float64(all.Repeated))
 	s.counter("attempts_refused_total", "Attempts that workers refused: they went to others.", float64(all.Unstarted))
 	s.counter("heartbeats_total", "Heartbeats of workers that this process received.", float64(all.Heartbeats))

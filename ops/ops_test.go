@@ -306,7 +306,7 @@ func TestDebugModeLetsGo(t *testing.T) {
 		}
 		// The oldest went first.
 		if c.held == ops.HeldRelease {
-			ready, err := d.store.Ready(t.Context(), jobs.DefaultTenant, "app", 400)
+			ready, err := d.store.Ready(t.Context(), metastore.ReadyQuery{Tenant: jobs.DefaultTenant, App: "app", Limit: 400})
 			if err != nil || len(ready) != 301 {
 				t.Fatalf("%d are ready (%v)", len(ready), err)
 			}

@@ -12,6 +12,7 @@
 package assign
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -26,10 +27,6 @@ type App struct {
 	Name   string
 }
 
-// Settling is how long after the beginning of a term the workers are not all known: they answer the leader's call
-// within that.
-const Settling = 2 * time.Second
-
 // share is how many runs of an app start before it is another app's turn, and another tenant's.
 const share = 32
 
@@ -38,34 +35,37 @@ const share = 32
 type Board struct {
 	sender  *dispatch.Sender
 	most    bounds
-	began   dispatch.Stamp
-	settled bool
+	known   dispatch.Stamp // from when on all workers are known
 	apps    map[App]*app
 	turns   []*tenant // those with apps; the first is next
 	tenants map[jobs.Tenant]*tenant
 	rules   map[jobs.Tenant]*rule // of those with one
 	commits map[jobs.Tenant]int   // under way, with starts
 	workers map[dispatch.Worker]*member
-	expand  []Expansion
+	expand  []*broadcast
 	past    past
 }
 
-// past is which attempts ended last: their effects may still come, in another order.
-type past struct{ last, before map[dispatch.Run]uint32 }
+// past is the newest rows of runs that could neither start nor have an attempt: older effects of them may still come.
+// One that comes when it is forgotten has a start proposed, which is refused.
+type past struct{ last, before map[dispatch.Run]uint64 }
 
 // mostPast is more than what is committed while an effect is on its way: at least as many are known.
 const mostPast = 1 << 14
 
-func (p *past) add(a dispatch.Attempt) {
+// settled is the version of a run that nothing changes again: its row has none.
+const settled = math.MaxUint64
+
+func (p *past) add(run dispatch.Run, version uint64) {
 	if len(p.last) >= mostPast {
 		p.last, p.before = p.before, p.last
 		clear(p.last)
 	}
-	p.last[a.Run] = a.N
+	p.last[run] = version
 }
 
-// of returns the last attempt of a run that has ended; 0 = none is known.
-func (p *past) of(run dispatch.Run) uint32 { return max(p.last[run], p.before[run]) }
+// of returns the version of the newest row of a run; 0 = none is known.
+func (p *past) of(run dispatch.Run) uint64 { return max(p.last[run], p.before[run]) }
 
 // tenant is the apps of a tenant; the first is next.
 type tenant struct {
@@ -79,6 +79,7 @@ type Start struct {
 	Worker string
 	app    *app
 	key    jobs.Key
+	queue  kernel.Queue
 }
 
 // Expansion is a broadcast that is to become one run for each worker.
@@ -87,10 +88,11 @@ type Expansion struct {
 	Command kernel.Expand
 }
 
-// New returns the board of a leader whose term begins.
-func New(lease time.Duration, now dispatch.Stamp) *Board {
-	return &Board{sender: dispatch.NewSender(lease, now), most: usual, began: now, apps: map[App]*app{}, tenants: map[jobs.Tenant]*tenant{}, rules: map[jobs.Tenant]*rule{}, commits: map[jobs.Tenant]int{},
-		workers: map[dispatch.Worker]*member{}, past: past{map[dispatch.Run]uint32{}, map[dispatch.Run]uint32{}}}
+// New returns the board of a leader whose term begins. From known on, it has heard all workers that live.
+func New(lease time.Duration, now, known dispatch.Stamp) *Board {
+	return &Board{sender: dispatch.NewSender(lease, now), most: usual, known: known, apps: map[App]*app{},
+		tenants: map[jobs.Tenant]*tenant{}, rules: map[jobs.Tenant]*rule{}, commits: map[jobs.Tenant]int{},
+		workers: map[dispatch.Worker]*member{}, past: past{map[dispatch.Run]uint64{}, map[dispatch.Run]uint64{}}}
 }
 
 // Load records an attempt that the rows had when the term began, or that an unknown leader started, and returns the
@@ -98,40 +100,57 @@ func New(lease time.Duration, now dispatch.Stamp) *Board {
 func (b *Board) Load(run *kernel.Run, now dispatch.Stamp) *dispatch.Sent {
 	m, a := b.member(run.Tenant, run.Worker), b.app(App{run.Tenant, run.App})
 	sent := b.sender.Current(runOf(run))
+	if b.version(a, run, sent) > run.Version {
+		return sent
+	}
 	if sent != nil {
 		if sent.N >= run.Attempt {
 			return sent
 		}
-		b.ended(sent, a, run.Key)
+		b.ended(sent, a, run.Key, run.Version)
 	}
 	a.remove(run.ID)
 	sent = b.sender.Load(attemptOf(run), m.id, now)
-	if run.Lingering {
+	if sent.Version = run.Version; run.Lingering {
 		b.sender.Lingers(sent)
 	}
 	m.count(run.Key, 1)
 	return sent
 }
 
-// Note follows a run as a commit left it. The run's current attempt was sent; Note returns what it is now; nil is none.
-// Effects may be overtaken by those of later commits: numbers of attempts only grow, and an effect of an older attempt
-// than the known one changes nothing.
-func (b *Board) Note(run *kernel.Run, sent *dispatch.Sent, now dispatch.Stamp, acts *dispatch.Acts) *dispatch.Sent {
-	var ended uint32
-	if sent == nil || sent.N != run.Attempt { // else it has not ended yet
-		ended = b.past.of(runOf(run))
+// version returns the version of the newest row of a run that is known; 0 = none is.
+func (b *Board) version(a *app, run *kernel.Run, sent *dispatch.Sent) uint64 {
+	if sent != nil {
+		return sent.Version
 	}
-	if sent != nil && sent.N > run.Attempt && sent.N != run.Next() || ended > run.Attempt {
+	if r := a.all[run.ID]; r != nil {
+		return r.version
+	}
+	if s := a.spread[run.ID]; s != nil {
+		return s.run.Version
+	}
+	return b.past.of(runOf(run))
+}
+
+// Note follows a run as a commit left it. The run's current attempt was sent; Note returns what it is now; nil is none.
+// Effects come in any order: what is older than what is known changes nothing.
+func (b *Board) Note(run *kernel.Run, sent *dispatch.Sent, now dispatch.Stamp, acts *dispatch.Acts) *dispatch.Sent {
+	at, version := b.of(run, sent), run.Version
+	if run.Settled() {
+		version = settled
+	}
+	if b.version(at, run, sent) > version {
 		return sent
 	}
-	at := b.app(App{run.Tenant, run.App})
+	if sent != nil {
+		sent.Version = version
+	}
 	if run.State == jobs.Processing || run.Lingering {
 		if sent != nil && sent.N == run.Attempt && sent.Worker().Name != run.Worker && run.State == jobs.Processing { // another leader has started it
 			b.free(sent, at, run.Key)
 			sent = nil
 		}
 		switch {
-		case ended == run.Attempt:
 		case sent == nil || sent.N < run.Attempt:
 			return b.Load(run, now)
 		case sent.N > run.Attempt: // its next start is on its way to the log, and will be refused
@@ -147,21 +166,33 @@ func (b *Board) Note(run *kernel.Run, sent *dispatch.Sent, now dispatch.Stamp, a
 		if sent.N > run.Attempt { // its start is on its way to the log
 			return sent
 		}
-		b.ended(sent, at, run.Key)
+		b.ended(sent, at, run.Key, version)
 	}
-	switch {
-	case run.Ready():
+	if run.Ready() {
 		at.ready(run)
-	case sent == nil: // else it is not among the ready ones
-		at.remove(run.ID)
+		return nil
 	}
+	at.remove(run.ID)
+	b.past.add(runOf(run), version)
 	return nil
 }
 
-// ended records that an attempt has ended, and frees what it took.
-func (b *Board) ended(sent *dispatch.Sent, at *app, key jobs.Key) {
+// of returns the app of a run. What is left of a settled run does not name it.
+func (b *Board) of(run *kernel.Run, sent *dispatch.Sent) *app {
+	if t := b.tenants[run.Tenant]; t != nil && run.App == "" {
+		for _, a := range t.apps {
+			if a.all[run.ID] != nil || a.spread[run.ID] != nil || sent != nil && slices.Contains(a.order, b.workers[sent.Worker()]) {
+				return a
+			}
+		}
+	}
+	return b.app(App{run.Tenant, run.App})
+}
+
+// ended records that an attempt has ended, by a version of its row, and frees what it took.
+func (b *Board) ended(sent *dispatch.Sent, at *app, key jobs.Key, version uint64) {
 	b.free(sent, at, key)
-	b.past.add(sent.Attempt)
+	b.past.add(sent.Run, version)
 }
 
 // free frees what an attempt took.
@@ -188,34 +219,44 @@ func (b *Board) freed(m *member) {
 // Reread: what was refused is refused again if nothing has changed. It does nothing if the effect of the start is known.
 func (b *Board) Withdraw(s Start) {
 	if sent := b.sender.Find(s.Attempt); sent != nil && sent.Proposed() {
-		b.free(sent, s.app, s.key)
+		b.ended(sent, s.app, s.key, sent.Version)
 		s.app.refused = true
+		if c := s.app.cuts[s.queue]; c != nil {
+			c.refused = true
+		}
 	}
 }
 
 // Reread has the rows of refused starts and broadcasts read again.
 func (b *Board) Reread() {
 	for _, a := range b.apps {
-		a.more, a.refused = a.more || a.refused, false
+		if a.refused {
+			a.reread()
+		}
 	}
 }
 
 // Forget drops an attempt that the store does not have.
-func (b *Board) Forget(sent *dispatch.Sent, key jobs.Key, name App) { b.ended(sent, b.app(name), key) }
+func (b *Board) Forget(sent *dispatch.Sent, key jobs.Key, name App) {
+	b.ended(sent, b.app(name), key, sent.Version)
+}
 
 // Retry records that a broadcast was not expanded. Its row is read again after Reread.
 func (b *Board) Retry(e Expansion) {
 	a := b.app(e.App)
-	delete(a.expanding, e.Command.ID)
-	a.refused = true
+	if s := a.spread[e.Command.ID]; s != nil && s.asked {
+		delete(a.spread, e.Command.ID)
+		a.refused = true
+	}
 }
 
-// Broadcasts has those among the ready runs of an app expanded that are to become one for each worker. There may be no
-// worker: then they are skipped.
+// Broadcasts has those among the ready runs of an app expanded that are to become one for each worker, also those that
+// the board has no room for. There may be no worker: then they are skipped.
 func (b *Board) Broadcasts(name App, ready []*kernel.Run) {
+	a := b.app(name)
 	for _, run := range ready {
-		if run.Place.Unexpanded() {
-			b.broadcast(b.app(name), run)
+		if run.Place.Unexpanded() && (len(a.order) == 0 || !a.expects(rank{run.Priority, run.Turn}, run.Queue())) {
+			b.take(a, run)
 		}
 	}
 }
@@ -225,7 +266,6 @@ func (b *Board) Deserted(name App) bool { a := b.apps[name]; return a == nil || 
 
 // Starts chooses at most so many starts. Tenants take turns, and so do the apps of each.
 func (b *Board) Starts(most int, now dispatch.Stamp) (list []Start) {
-	b.settle(now)
 	for idle := 0; idle < len(b.turns) && len(list) < most; {
 		t := b.turns[0]
 		before := len(list)
@@ -235,7 +275,7 @@ func (b *Board) Starts(most int, now dispatch.Stamp) (list []Start) {
 			}
 			a := t.apps[0]
 			t.apps = append(t.apps[1:], a)
-			if list = b.take(a, list, b.room(t.name, min(share, most-len(list)), now), now); len(list) > before {
+			if list = b.pick(a, list, b.room(t.name, min(share, most-len(list)), now), now); len(list) > before {
 				break
 			}
 		}
@@ -257,9 +297,9 @@ func (b *Board) Committing(of jobs.Tenant, by int) {
 	}
 }
 
-// take appends starts of an app.
-func (b *Board) take(a *app, list []Start, most int, now dispatch.Stamp) []Start {
-	for most > 0 {
+// pick appends starts of an app.
+func (b *Board) pick(a *app, list []Start, most int, now dispatch.Stamp) []Start {
+	for most > 0 && a.dry == 0 {
 		c := a.best()
 		if c == nil {
 			break
@@ -271,54 +311,51 @@ func (b *Board) take(a *app, list []Start, most int, now dispatch.Stamp) []Start
 			continue
 		}
 		a.remove(r.id)
-		list = append(list, b.start(a, m, dispatch.Attempt{Run: dispatch.Run{Tenant: a.name.Tenant, ID: r.id}, N: r.next}, r.key))
+		list = append(list, b.start(a, m, dispatch.Attempt{Run: dispatch.Run{Tenant: a.name.Tenant, ID: r.id}, N: r.next}, r))
 		most--
 	}
 	return list
 }
 
 // start takes what an attempt needs.
-func (b *Board) start(a *app, m *member, of dispatch.Attempt, key jobs.Key) Start {
-	b.sender.Propose(of, m.id)
+func (b *Board) start(a *app, m *member, of dispatch.Attempt, r *ready) Start {
+	b.sender.Propose(of, m.id).Version = r.version
 	b.spend(of.Tenant)
-	m.count(key, 1)
+	m.count(r.key, 1)
 	a.starting++
-	return Start{of, m.id.Name, a, key}
-}
-
-// settle has broadcasts expanded once the workers are known.
-func (b *Board) settle(now dispatch.Stamp) {
-	if b.settled || now-b.began < Settling {
-		return
-	}
-	b.settled = true
-	for _, a := range b.apps {
-		for _, run := range a.early {
-			b.broadcast(a, run)
-		}
-		a.early = nil
-	}
+	return Start{of, m.id.Name, a, r.key, r.queue}
 }
 
 // broadcast has a run expanded that is to become one for each worker.
-func (b *Board) broadcast(a *app, run *kernel.Run) {
-	if a.expanding[run.ID] {
-		return
-	}
-	if !b.settled {
-		a.early = append(a.early, run)
-		return
-	}
-	a.expanding[run.ID] = true
-	b.expand = append(b.expand, Expansion{a.name, kernel.Expand{ID: run.ID, Workers: b.all(a, run)}})
+func (a *app) broadcast(run *kernel.Run) {
+	s := &broadcast{run: run}
+	a.spread[run.ID] = s
+	a.board.expand = append(a.board.expand, s)
 }
 
-// Expansions returns broadcasts to expand, once each.
-func (b *Board) Expansions(now dispatch.Stamp) (list []Expansion) {
-	b.settle(now)
-	list, b.expand = b.expand, nil
-	return list
+// Expansions returns broadcasts to expand, once each, once all workers are known. wait is how long until then; 0 = none
+// waits.
+func (b *Board) Expansions(now dispatch.Stamp) (list []Expansion, wait time.Duration) {
+	if len(b.expand) == 0 {
+		return nil, 0
+	}
+	if now < b.known {
+		return nil, b.known - now
+	}
+	for _, s := range b.expand {
+		a := b.apps[App{s.run.Tenant, s.run.App}]
+		if a == nil || a.spread[s.run.ID] != s {
+			continue // it has changed, or ended
+		}
+		s.asked = true
+		list = append(list, Expansion{a.name, kernel.Expand{ID: s.run.ID, Workers: b.all(a, s.run)}})
+	}
+	b.expand = nil
+	return list, 0
 }
+
+// AllKnown reports whether all workers that live are known.
+func (b *Board) AllKnown(now dispatch.Stamp) bool { return now >= b.known }
 
 func (b *Board) app(name App) *app {
 	a := b.apps[name]
@@ -370,9 +407,55 @@ func (b *Board) Undelivered(a dispatch.Attempt, acts *dispatch.Acts) {
 // Sender returns the leader's end of the protocol, for what needs no choice: Confirm, Tick, Lapsed, Push.
 func (b *Board) Sender() *dispatch.Sender { return b.sender }
 
-// Backlog reports whether an app has ready runs in the store that the board does not have.
-func (b *Board) Backlog(name App, ready int) {
-	if a := b.app(name); ready > len(a.all)+len(a.expanding)+len(a.early) {
-		a.more = true
+// Compare looks for runs that the board should have: rows are the first of an app that the store has, of queues that
+// Looks allows. A run that it lacked in the last two looks is taken up: Compare returns how many were. Effects that are
+// on their way arrive between two looks.
+func (b *Board) Compare(name App, rows []*kernel.Run) (mended int) {
+	a := b.app(name)
+	last := a.lacking
+	a.lacking = nil
+	if a.refused || len(a.order) == 0 {
+		return 0
 	}
+	for _, run := range rows {
+		if !a.expects(rank{run.Priority, run.Turn}, run.Queue()) || b.has(a, run) {
+			continue
+		}
+		if version, twice := last[run.ID]; twice && version == run.Version && b.take(a, run) {
+			mended++
+			continue
+		}
+		if a.lacking == nil {
+			a.lacking = map[jobs.ID]uint64{}
+		}
+		a.lacking[run.ID] = run.Version
+	}
+	return mended
+}
+
+// has reports whether the board knows that a run can start, or has its start on its way.
+func (b *Board) has(a *app, run *kernel.Run) bool {
+	if sent := b.sender.Current(runOf(run)); sent != nil {
+		return sent.N > run.Attempt || sent.Version > run.Version
+	}
+	return a.all[run.ID] != nil || a.spread[run.ID] != nil || b.past.of(runOf(run)) > run.Version
+}
+
+// Looks returns of which queues of an app Compare is to be given runs: of those of which a worker may take one now.
+// none = no worker may take any.
+func (b *Board) Looks(name App) (has func(kernel.Queue) bool, none bool) {
+	a := b.apps[name]
+	if a == nil || len(a.order) == 0 {
+		return nil, true
+	}
+	if c := a.classes[kernel.Queue{}]; c != nil && c.wait {
+		return nil, true
+	}
+	full := map[kernel.Queue]struct{}{}
+	for q, c := range a.classes {
+		if c.wait {
+			full[q] = struct{}{}
+		}
+	}
+	return func(q kernel.Queue) bool { _, waits := full[q]; return !waits }, false
 }

@@ -43,7 +43,8 @@ func BenchmarkRun(b *testing.B) {
 			for n := 0; n < b.N; n += batch {
 				for i := range rows {
 					s.turn++
-					rows[i] = kernel.Run{Tenant: app1.Tenant, App: app1.Name, Key: jobs.Key(fmt.Sprint("job", i%c.jobs)), State: jobs.Enqueued, Turn: s.turn,
+					s.last++
+					rows[i] = kernel.Run{Version: s.last, Tenant: app1.Tenant, App: app1.Name, Key: jobs.Key(fmt.Sprint("job", i%c.jobs)), State: jobs.Enqueued, Turn: s.turn,
 						ID: jobs.ID{byte(s.turn >> 32), byte(s.turn >> 24), byte(s.turn >> 16), byte(s.turn >> 8), byte(s.turn)}}
 					s.note(&rows[i])
 				}
@@ -54,7 +55,8 @@ func BenchmarkRun(b *testing.B) {
 						b.Fatal("nothing starts")
 					}
 					for _, x := range list {
-						s.note(&kernel.Run{Tenant: x.Tenant, ID: x.ID, App: app1.Name, Key: x.key, State: jobs.Processing, Attempt: x.N, Worker: x.Worker})
+						s.last++
+						s.note(&kernel.Run{Version: s.last, Tenant: x.Tenant, ID: x.ID, App: app1.Name, Key: x.key, State: jobs.Processing, Attempt: x.N, Worker: x.Worker})
 					}
 					for _, x := range list {
 						s.answer(x.Attempt, dispatch.Worker{Tenant: x.Tenant, Name: x.Worker})

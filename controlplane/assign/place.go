@@ -35,7 +35,7 @@ func (a *app) capable(c *class) []*member {
 	r := c.runs[0]
 	c.fleet, c.able = a.fleet, nil
 	for _, m := range a.order {
-		if !m.off && m.info.Lacks(r.handler, r.work, r.place) == "" {
+		if !m.off && m.info.Lacks(r.queue.Handler, r.queue.Work, r.place) == "" {
 			c.able = append(c.able, m)
 		}
 	}
@@ -50,7 +50,7 @@ func (b *Board) choose(a *app, c *class, r *ready, now dispatch.Stamp) *member {
 	}
 	var best freest
 	for _, m := range able { // without a copy: most runs come here
-		best.look(m, r.handler, now)
+		best.look(m, r.queue.Handler, now)
 	}
 	return best.member
 }
@@ -85,7 +85,7 @@ func (b *Board) chooseBy(a *app, able []*member, r *ready, p *kernel.Place, now 
 		return nil // most often, and for the least effort
 	}
 	able = slices.DeleteFunc(slices.Clone(able), func(m *member) bool { return !m.seat.Reachable(now) })
-	able = pinned(byName(able, r.handler), p)
+	able = pinned(byName(able, r.queue.Handler), p)
 	switch p.Route {
 	case jobs.RouteHash:
 		able = highest(able, p.Hash)

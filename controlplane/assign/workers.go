@@ -134,7 +134,7 @@ func (b *Board) Silent(now dispatch.Stamp) (list []dispatch.Worker) {
 func (b *Board) Sweep(now dispatch.Stamp) {
 	for _, a := range b.apps {
 		a.forgetRouting(now)
-		if len(a.order)+len(a.all)+len(a.expanding)+len(a.early) == 0 {
+		if len(a.order)+len(a.all)+len(a.spread) == 0 {
 			b.drop(a)
 		}
 	}
@@ -176,6 +176,9 @@ func (a *app) measure() {
 	}
 	clear(a.classes)
 	a.active, a.paused = nil, 0
+	if len(a.cuts) > 0 {
+		a.again()
+	}
 	for _, r := range a.all {
 		a.join(r)
 	}

@@ -34,7 +34,8 @@ type Seat struct {
 // Current is enough for all steps of an event. Ended makes it invalid.
 type Sent struct {
 	Attempt
-	Kept    any // what the caller keeps with it
+	Kept    any    // what the caller keeps with it
+	Version uint64 // of its run's row, as the caller knows it
 	seat    *Seat
 	phase   phase
 	pushes  int // by this leader
@@ -133,11 +134,12 @@ func (c *Seat) Reachable(now Stamp) bool { return !c.mute && c.present(now) }
 func (c *Seat) Silent(now Stamp) bool { return now-c.heardAt > c.lease }
 
 // Propose records that the start of an attempt is on its way to the log.
-func (s *Sender) Propose(a Attempt, w Worker) {
+func (s *Sender) Propose(a Attempt, w Worker) *Sent {
 	k := s.add(a, w, proposed)
 	if !s.rules.off(Reserve) {
 		k.take()
 	}
+	return k
 }
 
 // take takes a slot, and waits for an answer.

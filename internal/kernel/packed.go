@@ -275,7 +275,7 @@ func (p *PackedRun) unpack(id jobs.ID) (*Run, error) {
 func (run *Run) others() *Run {
 	o := *run
 	o.ID, o.Args, o.Checkpoint, o.Result, o.Error, o.Moves, o.Parent, o.Unique, o.Trace = jobs.ID{}, nil, nil, nil, "", nil, jobs.ID{}, "", ""
-	o.Created, o.Turn, o.Gates, o.Waits, o.Faults, o.Feedback, o.Place, o.Execution = time.Time{}, 0, nil, "", nil, nil, nil, 0
+	o.Created, o.Turn, o.Version, o.Gates, o.Waits, o.Faults, o.Feedback, o.Place, o.Execution = time.Time{}, 0, 0, nil, "", nil, nil, nil, 0
 	for _, t := range o.times() {
 		*t = time.Time{}
 	}
@@ -291,6 +291,7 @@ func (run *Run) times() [8]*time.Time {
 func (c *ownFields) run(run *Run) {
 	if !c.looking {
 		c.time(&run.Created)
+		number(&c.coder, &run.Version)
 	}
 	c.times(run.Created, 2, run.times())
 	if c.has(len(run.Args) > 0) {

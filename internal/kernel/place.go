@@ -209,6 +209,32 @@ func (s *Settings) checkPlace() error {
 	return within("slots", s.Slots, 0, MaxConcurrencyTop)
 }
 
+// Queue names the ready runs of an app that the same workers can take, now or later: if its first run cannot start for
+// want of a worker, no other can.
+type Queue struct {
+	Handler   jobs.Key
+	Work      string
+	Place     string // a code of all else that decides where they may go; "" = nothing else does
+	Broadcast bool   // they are broadcasts that have not been expanded yet
+}
+
+// Queue returns the queue of the run, for when it is ready.
+func (run *Run) Queue() Queue {
+	q := Queue{Handler: run.HandlerKey(), Work: run.Work}
+	p := run.Place
+	if p == nil {
+		return q
+	}
+	q.Broadcast = p.Unexpanded()
+	b := make([]byte, 0, 64)
+	for _, s := range []string{string(run.Key), string(p.Route), p.Hash, p.Pin, string(p.PinAway), strings.Join(p.Needs, "\x01")} {
+		b = append(append(b, s...), 0)
+	}
+	b = strconv.AppendInt(b, int64(p.Version), 10)
+	q.Place = string(strconv.AppendInt(append(b, 0), int64(p.Slots), 10))
+	return q
+}
+
 // Skills is what a worker must have for a run that any worker of its app may take which has the code.
 type Skills struct {
 	App     string

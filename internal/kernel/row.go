@@ -131,6 +131,7 @@ type StoreRow struct {
 	Leader  string    // its node
 	At      time.Time // time of the last commit; none is ever earlier
 	Turns   uint64    // the last Run.Turn that was assigned
+	Version uint64    // the last Run.Version that was assigned
 	// The latest creation time in requested run IDs (ID.Made, Unix milliseconds): in the NamePeriod of At, and before
 	// it.
 	Named, NamedBefore int64

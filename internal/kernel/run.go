@@ -86,8 +86,11 @@ type Run struct {
 	Created  time.Time
 	Queued   time.Time // when it last began to wait, for a slot of its limits or then for a worker
 	Turn     uint64    // its place among the ready runs of its priority, the lowest first; Processing: the one that it had; else 0
-	Started  time.Time // of the current or last attempt
-	Ended    time.Time // when it became final
+	// Version numbers the changes of all live runs of a store: of two rows of a run, the one with the higher is newer. A
+	// settled run has 0, because nothing changes it again.
+	Version uint64
+	Started time.Time // of the current or last attempt
+	Ended   time.Time // when it became final
 
 	Attempt  uint32    // attempts started so far; the number of the current one is its fencing token
 	Worker   string    // of the current or last attempt

@@ -1,11 +1,11 @@
 package memstore
 
 import (
+	container "container/heap"
 	"context"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
-	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -25,20 +25,56 @@ func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []me
 }
 
 // Ready lists the first ready runs of an app.
-func (e *Engine) Ready(_ context.Context, tenant jobs.Tenant, app string, limit int) ([]*kernel.Run, error) {
+func (e *Engine) Ready(_ context.Context, q metastore.ReadyQuery) ([]*kernel.Run, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	s := e.rows.spaces[tenant]
-	if s == nil || s.apps[app] == nil {
+	s := e.rows.spaces[q.Tenant]
+	if s == nil || s.apps[q.App] == nil {
 		return nil, nil
 	}
+	var next heads
+	for name, of := range s.apps[q.App].queues {
+		if q.Has != nil && !q.Has(name) {
+			continue
+		}
+		for _, r := range of {
+			next = append(next, head{r.priority, r.first})
+		}
+	}
+	container.Init(&next)
 	var found []*kernel.Run
-	for _, r := range s.apps[app].ready {
-		for n := r.first; n != nil && len(found) < limit; n = n.links[inReady].newer {
-			found = append(found, n.get())
+	for len(next) > 0 && len(found) < q.Limit {
+		found = append(found, next[0].get())
+		if n := next[0].links[inReady].newer; n != nil {
+			next[0].node = n
+			container.Fix(&next, 0)
+		} else {
+			container.Pop(&next)
 		}
 	}
 	return found, nil
+}
+
+// head is the first run that is left of a list of ready runs.
+type head struct {
+	priority int
+	*node
+}
+
+// heads are in the order in which ready runs start.
+type heads []head
+
+func (h heads) Len() int { return len(h) }
+func (h heads) Less(i, j int) bool {
+	return h[i].priority > h[j].priority || h[i].priority == h[j].priority && h[i].turn < h[j].turn
+}
+func (h heads) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *heads) Push(x any)   { *h = append(*h, x.(head)) }
+func (h *heads) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	*h = old[:len(old)-1]
+	return last
 }
 
 // ReadyApps lists the apps that have ready runs.
@@ -49,7 +85,7 @@ func (e *Engine) ReadyApps(context.Context) ([]metastore.ReadyApp, error) {
 	for _, s := range e.rows.spaces {
 		for app, l := range s.apps {
 			at := metastore.ReadyApp{Tenant: s.tenant, App: app}
-			for _, r := range l.ready {
+			for r := range l.each {
 				at.Ready += r.n
 			}
 			found = append(found, at)
@@ -67,7 +103,7 @@ func (e *Engine) Backlog(context.Context) ([]metastore.Backlog, error) {
 		for app, l := range s.apps {
 			at := metastore.Backlog{ReadyApp: metastore.ReadyApp{Tenant: s.tenant, App: app}}
 			var oldest *node
-			for _, r := range l.ready { // the first of each priority is its oldest
+			for r := range l.each { // the first of each is its oldest
 				at.Ready += r.n
 				if n := r.first; oldest == nil || n.turn < oldest.turn {
 					oldest = n

@@ -364,7 +364,7 @@ func (r *rows) restored() error {
 			r.steps += l.sort(inParent, byCreation)
 		}
 		for _, l := range s.apps {
-			for _, ready := range l.ready {
+			for ready := range l.each {
 				r.steps += ready.sort(inReady, byTurn)
 			}
 		}

@@ -15,7 +15,7 @@ const (
 	inParent        // those that a run has made
 	inState         // those in a state
 	inWorker        // those whose current or last attempt is a worker's
-	inReady         // those of an app that are ready, of one priority, by their turns
+	inReady         // those of an app that are ready, of one queue and priority, by their turns
 	inLeased        // those with an attempt under way, of all tenants
 	inWarm          // those whose row may be packed when it has not been used for long; see rows.cool
 	kinds

@@ -113,6 +113,7 @@ func (d *dice) run(m *model) *kernel.Run {
 	run.Due = m.now.Add(time.Duration(d.IntN(20)) * time.Second)
 	run.Priority = d.IntN(3) - 1
 	run.Worker = pick(d, "", "w1", "w2")
+	run.Place = pick(d, nil, nil, &kernel.Place{Pin: "p1"}, &kernel.Place{Pin: "p2", Slots: 1})
 	run.Origin = pick(d, kernel.FromCode, kernel.FromPerson)
 	switch run.State {
 	case jobs.Failed:
@@ -435,8 +436,17 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 		if b := backlog[metastore.ReadyApp{Tenant: app.Tenant, App: app.App}]; b.Ready != len(want) || !b.Since.Equal(oldest.Queued) {
 			t.Errorf("backlog %v since %v, want %d since %v", b.ReadyApp, b.Since, len(want), oldest.Queued)
 		}
-		got, _ := e.Ready(ctx, app.Tenant, app.App, 5)
+		got, _ := e.Ready(ctx, metastore.ReadyQuery{Tenant: app.Tenant, App: app.App, Limit: 5})
 		m.sameRuns(t, "Ready", got, want[:min(5, len(want))])
+		var some []*kernel.Run
+		for _, run := range want {
+			if run.Queue().Handler != "k1" && run.Queue().Place == "" {
+				some = append(some, run)
+			}
+		}
+		got, _ = e.Ready(ctx, metastore.ReadyQuery{Tenant: app.Tenant, App: app.App, Limit: 5,
+			Has: func(q kernel.Queue) bool { return q.Handler != "k1" && q.Place == "" }})
+		m.sameRuns(t, "Ready of some queues", got, some[:min(5, len(some))])
 	}
 
 	leased := 0

@@ -283,7 +283,7 @@ func (r *rows) inOrders(t *testing.T, what string) {
 			check(l, inParent, created)
 		}
 		for _, l := range s.apps {
-			for _, ready := range l.ready {
+			for ready := range l.each {
 				check(&ready.list, inReady, func(a, b *node) bool { return a.turn < b.turn })
 			}
 		}

@@ -96,9 +96,21 @@ type waking struct {
 	*node
 }
 
-// readyRuns are the ready runs of an app: a list for each priority, the highest first.
+// readyRuns are the ready runs of an app, by queue: runs that no worker can take delay no others. Each queue is a
+// list for each priority, the highest first.
 type readyRuns struct {
-	ready []*ready
+	queues map[kernel.Queue][]*ready
+}
+
+// each yields all lists.
+func (l *readyRuns) each(yield func(*ready) bool) {
+	for _, of := range l.queues {
+		for _, r := range of {
+			if !yield(r) {
+				return
+			}
+		}
+	}
 }
 
 type ready struct {
@@ -356,10 +368,10 @@ func (r *rows) lists(n *node, old, run *kernel.Run) (want [kinds]*list) {
 	if run.Ready() {
 		l := s.apps[run.App]
 		if l == nil {
-			l = new(readyRuns)
+			l = &readyRuns{queues: make(map[kernel.Queue][]*ready)}
 			s.apps[run.App] = l
 		}
-		want[inReady] = l.priority(run.Priority)
+		want[inReady] = l.list(run)
 	}
 	if run.State == jobs.Processing || run.Lingering {
 		want[inLeased] = &r.leased
@@ -389,20 +401,27 @@ func (s *space) forget(kind int, old *kernel.Run) {
 		delete(s.workers, old.Worker)
 	case inReady:
 		l := s.apps[old.App]
-		l.ready = slices.DeleteFunc(l.ready, func(r *ready) bool { return r.n == 0 })
-		if len(l.ready) == 0 {
+		name := old.Queue()
+		l.queues[name] = slices.DeleteFunc(l.queues[name], func(r *ready) bool { return r.n == 0 })
+		if len(l.queues[name]) == 0 {
+			delete(l.queues, name)
+		}
+		if len(l.queues) == 0 {
 			delete(s.apps, old.App)
 		}
 	}
 }
 
-// priority is the list of a priority, made when it is first needed.
-func (l *readyRuns) priority(p int) *list {
-	i, found := slices.BinarySearchFunc(l.ready, p, func(r *ready, p int) int { return cmp.Compare(p, r.priority) })
+// list is the list that a ready run belongs to, made when it is first needed.
+func (l *readyRuns) list(run *kernel.Run) *list {
+	name := run.Queue()
+	of := l.queues[name]
+	i, found := slices.BinarySearchFunc(of, run.Priority, func(r *ready, p int) int { return cmp.Compare(p, r.priority) })
 	if !found {
-		l.ready = slices.Insert(l.ready, i, &ready{priority: p})
+		of = slices.Insert(of, i, &ready{priority: run.Priority})
+		l.queues[name] = of
 	}
-	return &l.ready[i].list
+	return &of[i].list
 }
 
 // gate is a gate of a tenant, made when it is first needed.

@@ -192,7 +192,7 @@ func TestCommitsThatFail(t *testing.T) {
 			}
 		}
 		for done := 0; done < n; {
-			ready, err := s.Ready(t.Context(), jobs.DefaultTenant, "app", 10)
+			ready, err := s.Ready(t.Context(), metastore.ReadyQuery{Tenant: jobs.DefaultTenant, App: "app", Limit: 10})
 			if err != nil {
 				continue // a question that was not answered is asked again
 			}

@@ -305,7 +305,7 @@ func dumpAgenda(t *testing.T, h Harness) []string {
 	})
 	lines = append(lines, note("waking", due, err), note("waking next", next.UnixNano(), nil))
 	for _, tenant := range tenants {
-		list, err := a.Ready(ctx, tenant, "app", 1000)
+		list, err := a.Ready(ctx, metastore.ReadyQuery{Tenant: tenant, App: "app", Limit: 1000})
 		lines = append(lines, note("ready", len(list), err))
 		for _, run := range inTurn(t, list) {
 			lines = append(lines, note("ready", run.ID, nil))

@@ -60,8 +60,8 @@ func sameTurns(t *testing.T, got, want *memstore.Engine) {
 		t.Fatal(err)
 	}
 	for _, l := range apps {
-		a, err := got.Ready(t.Context(), l.Tenant, l.App, l.Ready)
-		b, other := want.Ready(t.Context(), l.Tenant, l.App, l.Ready)
+		a, err := got.Ready(t.Context(), metastore.ReadyQuery{Tenant: l.Tenant, App: l.App, Limit: l.Ready})
+		b, other := want.Ready(t.Context(), metastore.ReadyQuery{Tenant: l.Tenant, App: l.App, Limit: l.Ready})
 		if err != nil || other != nil || len(a) != len(b) {
 			t.Fatalf("%d runs of %s are ready, want %d: %v, %v", len(a), l.App, len(b), err, other)
 		}

@@ -233,7 +233,7 @@ func showWaking(tl *telling, _ words) string {
 }
 
 func showReady(tl *telling, w words) string {
-	list, err := tl.leader().Ready(tl.t.Context(), tenantOf(w), w.name(0), 100)
+	list, err := tl.leader().Ready(tl.t.Context(), metastore.ReadyQuery{Tenant: tenantOf(w), App: w.name(0), Limit: 100})
 	if err != nil {
 		return refusedRead(err)
 	}
