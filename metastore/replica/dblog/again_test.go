@@ -26,7 +26,7 @@ type copied struct {
 	forgot  atomic.Int32 // how often the history was to drop what it had
 }
 
-func openCopied(t *testing.T, db *memdb.DB, n int) *copied {
+func openCopied(t *testing.T, db dblog.Database, n int) *copied {
 	c := new(copied)
 	c.machine = replica.NewMachine(replica.MachineConfig{History: memdb.NewHistories().Node(), Fail: func(err error) { t.Error(err) }, SnapshotAfter: 1 << 30, Replay: time.Hour,
 		Diverged: func(err error) {

@@ -83,7 +83,7 @@ func (l *Log) reach(ctx context.Context, end uint64, hash Hash) (ours bool, err 
 		return true, nil
 	}
 	// Other nodes may have written more since. Otherwise the log has lost its end.
-	return l.has(Row{Seq: l.seq, Hash: l.hash})
+	return l.has(ctx, Row{Seq: l.seq, Hash: l.hash})
 }
 
 // mostGaps is how many times the rows are read again while the log is read once: a snapshot may be replaced meanwhile.

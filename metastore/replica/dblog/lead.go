@@ -38,12 +38,16 @@ func (l *Log) Lead(ctx context.Context, lead func(ctx context.Context, term uint
 				return err
 			}
 		}
+		rest := tryTime
+		if l.unable.Swap(false) {
+			rest = l.cfg.Lease // another node may be able to
+		}
 		select {
 		case <-l.ctx.Done():
 			return errClosed
 		case <-ctx.Done():
 			return nil
-		case <-time.After(tryTime):
+		case <-time.After(rest):
 		}
 	}
 }
@@ -53,6 +57,7 @@ func (l *Log) serve(ctx context.Context, term uint64, since time.Time, lead func
 	leading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	defer context.AfterFunc(l.ctx, func() { stop(errClosed) })()
+	writing := outlasting(leading)
 	l.confirm(term, since)
 	renewing := make(chan struct{})
 	go func() {
@@ -63,7 +68,7 @@ func (l *Log) serve(ctx context.Context, term uint64, since time.Time, lead func
 		})
 	}()
 	defer func() { stop(nil); <-renewing }()
-	if err := l.begin(leading, term, stop); err != nil {
+	if err := l.begin(leading, writing, term, stop); err != nil {
 		if leading.Err() == nil {
 			l.episodes.Failed(slog.LevelWarn, "", "a term could not begin", "err", err)
 		}
@@ -83,9 +88,23 @@ func (l *Log) serve(ctx context.Context, term uint64, since time.Time, lead func
 	return err
 }
 
+// outlasting is the context of a term's statements that write: it ends with the lease, and a moment after a term that
+// ended before, whose last entries a database that answers writes meanwhile.
+func outlasting(leading context.Context) context.Context {
+	writing, cut := context.WithCancel(context.WithoutCancel(leading))
+	context.AfterFunc(leading, func() {
+		if context.Cause(leading) == errLost {
+			cut()
+		} else {
+			time.AfterFunc(releaseTime, cut)
+		}
+	})
+	return writing
+}
+
 // begin applies all that was written before the term, and writes the term's first entry: after it no former leader
 // writes anything.
-func (l *Log) begin(ctx context.Context, term uint64, depose func(error)) error {
+func (l *Log) begin(ctx, writing context.Context, term uint64, depose func(error)) error {
 	for {
 		if err := l.catchUp(ctx); err != nil {
 			return err
@@ -94,14 +113,14 @@ func (l *Log) begin(ctx context.Context, term uint64, depose func(error)) error 
 			return err
 		}
 		first := &pending{entry: replica.TermEntry(), done: make(chan struct{})}
-		l.insert(term, []*pending{first})
+		l.insert(writing, term, []*pending{first})
 		if first.err == nil {
 			l.mu.Lock()
 			switch {
 			case l.wrong.Load():
 				first.err = errWrong
 			case ctx.Err() == nil:
-				l.term, l.depose = term, depose
+				l.term, l.writable, l.depose = term, writing, depose
 			}
 			l.mu.Unlock()
 		}
@@ -180,7 +199,7 @@ func (l *Log) renew(ctx context.Context, term uint64, since time.Time, lost func
 
 // release lets the next node lead at once.
 func (l *Log) release(ctx context.Context, term uint64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.cfg.Lease-margin)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTime)
 	defer cancel()
 	if err := l.db.Release(ctx, l.cfg.Node, term); err != nil {
 		l.cfg.Logger.Debug("leadership was not released", "err", err)

@@ -41,11 +41,13 @@ const DefaultLease = 4 * time.Second
 const (
 	margin    = 500 * time.Millisecond // by which a leader gives up before its lease ends
 	renewTime = time.Second
-	tryTime   = 100 * time.Millisecond // how often a node that does not lead tries to
-	pollTime  = 50 * time.Millisecond  // how often it reads what the leader has written
-	againTime = 50 * time.Millisecond  // after an error
-	atOnce    = 4 << 20                // bytes of entries that are read at once
-	partSize  = 1 << 20
+	// releaseTime is how long the end of a term waits for the database: without an answer its lease runs out.
+	releaseTime = time.Second
+	tryTime     = 100 * time.Millisecond // how often a node that does not lead tries to
+	pollTime    = 50 * time.Millisecond  // how often it reads what the leader has written
+	againTime   = 50 * time.Millisecond  // after an error
+	atOnce      = 4 << 20                // bytes of entries that are read at once
+	partSize    = 1 << 20
 )
 
 // Log is a node's view of the log.
@@ -63,12 +65,14 @@ type Log struct {
 
 	following atomic.Bool // the machine has the rows
 	wrong     atomic.Bool // the rows are not those of the log
+	unable    atomic.Bool // the last term ended because this node could renew its lease, but not write
 
 	mu        sync.Mutex
 	term      uint64 // in which this node may append; 0 = it does not lead, or cannot yet
 	confirmed confirmation
-	fresh     time.Time   // when the end of the log was last asked for that was then applied
-	depose    func(error) // ends the term
+	fresh     time.Time       // when the end of the log was last asked for that was then applied
+	writable  context.Context // of the term's statements that write; nil = there is no term
+	depose    func(error)     // ends the term
 	queue     []*pending
 	writing   bool
 
@@ -192,13 +196,18 @@ func (p *pending) Wait() (any, error) {
 	return p.answer, p.err
 }
 
-// write writes what is queued, and has another goroutine go on with what is queued meanwhile.
+// write writes what is queued, and has another goroutine go on with what is queued meanwhile. It ends with the lease:
+// whoever waits for it must not wait for the database.
 func (l *Log) write() {
-	_ = l.turn.take(context.Background()) // it ends with the log at the latest
-	if term, batch := l.next(); len(batch) > 0 {
-		l.insert(term, batch)
+	l.mu.Lock()
+	ctx := l.writable
+	l.mu.Unlock()
+	if ctx != nil && l.turn.take(ctx) == nil {
+		if term, batch := l.next(); len(batch) > 0 {
+			l.insert(ctx, term, batch)
+		}
+		l.turn.give()
 	}
-	l.turn.give()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.queue) == 0 {
@@ -222,18 +231,19 @@ func (l *Log) next() (uint64, []*pending) {
 	return l.term, batch
 }
 
-// insert writes entries, until it is known whether they are in the log, and applies them if they are. The caller has the turn.
-func (l *Log) insert(term uint64, batch []*pending) {
+// insert writes entries, until it is known whether they are in the log or ctx ends, and applies them if they are. The caller has the turn.
+func (l *Log) insert(ctx context.Context, term uint64, batch []*pending) {
 	rows, prev := make([]Row, len(batch)), l.hash
 	for i, p := range batch {
 		seq := l.seq + 1 + uint64(i)
 		rows[i] = Row{Seq: seq, Term: term, Prev: prev, Hash: hashed(prev, seq, term, l.nonce, p.entry), Entry: p.entry}
 		prev = rows[i].Hash
 	}
-	done, err := l.settle(rows)
+	done, err := l.settle(ctx, rows)
 	switch {
 	case err != nil:
-		// The outcome stays unknown, and so does what the rows should be: nothing is applied any more.
+		// The log decides later: if it has the entries, this node applies them as any other. The next entry of any
+		// leader follows them, or takes their place and keeps them out.
 		endAll(batch, err)
 	case !done:
 		l.lose(errDeposed)
@@ -247,39 +257,42 @@ func (l *Log) insert(term uint64, batch []*pending) {
 	}
 }
 
-// settle inserts rows, again and again until the database has answered. It fails only when the log is closed. A node
-// that gets no answer for as long as a lease no longer leads, so that another can.
-func (l *Log) settle(rows []Row) (done bool, err error) {
+// settle inserts rows, again and again until the database has answered or ctx ends with the lease: a leader that cannot
+// commit lets go, whatever is unknown. A term without an answer for as long as a lease is over, too, so that
+// another node can lead.
+func (l *Log) settle(ctx context.Context, rows []Row) (done bool, err error) {
 	began := time.Now()
 	for again := false; ; again = true {
 		sent := time.Now()
-		done, now, err := l.db.Insert(l.ctx, rows)
+		done, now, err := l.db.Insert(ctx, rows)
 		if err == nil && !done && again {
 			// An earlier attempt may have written them.
-			done, err = l.has(rows[len(rows)-1])
+			done, err = l.has(ctx, rows[len(rows)-1])
 		}
 		if err == nil {
 			l.episodes.End("", "an entry was not written")
 			l.clock.learn(now, sent)
 			return done, nil
 		}
-		if l.ctx.Err() != nil {
-			return false, kernel.OutcomeUnknown("the store was closed before the database answered: %v", err)
-		}
-		l.episodes.Failed(slog.LevelWarn, "", "an entry was not written", "err", err)
-		if time.Since(began) > l.cfg.Lease {
+		if ctx.Err() == nil {
+			l.episodes.Failed(slog.LevelWarn, "", "an entry was not written", "err", err)
+			if time.Since(began) <= l.cfg.Lease {
+				pause(ctx, againTime)
+				continue
+			}
+			l.unable.Store(true)
 			l.lose(errNoLead)
 		}
-		pause(l.ctx, againTime)
+		return false, kernel.OutcomeUnknown("this node no longer leads, and the database had not answered: %v", err)
 	}
 }
 
 // has reports whether the log has a row.
-func (l *Log) has(row Row) (bool, error) {
+func (l *Log) has(ctx context.Context, row Row) (bool, error) {
 	if row.Seq == 0 {
 		return true, nil
 	}
-	found, err := l.db.Rows(l.ctx, row.Seq-1, 1)
+	found, err := l.db.Rows(ctx, row.Seq-1, 1)
 	return len(found) > 0 && found[0].Seq == row.Seq && found[0].Hash == row.Hash, err
 }
 
@@ -308,7 +321,7 @@ func pause(ctx context.Context, d time.Duration) {
 func (l *Log) lose(why error) {
 	l.mu.Lock()
 	depose, queue := l.depose, l.queue
-	l.term, l.depose, l.queue = 0, nil, nil
+	l.term, l.writable, l.depose, l.queue = 0, nil, nil, nil
 	l.mu.Unlock()
 	if depose != nil {
 		depose(why)
