@@ -176,14 +176,18 @@ func (r *readiness) end() {
 func (r *readiness) now() (context.Context, uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.ctx != nil && r.ctx.Err() != nil {
+		return nil, 0 // it ends, even if a duty does not
+	}
 	return r.ctx, r.term
 }
 
 // Leading returns the term that this process leads, and since when; 0 if it does not lead.
 func (cp *ControlPlane) Leading() (term uint64, since time.Time) {
+	_, term = cp.ready.now()
 	cp.ready.mu.Lock()
 	defer cp.ready.mu.Unlock()
-	return cp.ready.term, cp.ready.since
+	return term, cp.ready.since
 }
 
 // wait waits for d, or until ctx ends.

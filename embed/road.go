@@ -294,15 +294,18 @@ func (r *road) open(ctx context.Context, term uint64) (shut func(), err error) {
 	r.log.Info("the bus is open", "address", place.Address)
 	renewing, stop := context.WithCancel(ctx)
 	var work sync.WaitGroup
-	work.Go(func() { r.renew(renewing, announced) })
+	renewed := make(chan struct{})
+	work.Go(func() { defer close(renewed); r.renew(renewing, announced) })
 	work.Go(func() { r.store.Answer(renewing, r.answer) })
-	return func() {
+	return sync.OnceFunc(func() {
 		stop()
-		work.Wait()
-		work.Go(func() { r.withdraw(ctx, term) })
+		work.Go(func() {
+			<-renewed // or it would announce the address again
+			r.withdraw(ctx, term)
+		})
 		closed()
 		work.Wait()
-	}, nil
+	}), nil
 }
 
 // withdraw spares other processes an address that does not answer any more.
@@ -456,6 +459,8 @@ func (o opening) Lead(ctx context.Context, lead func(context.Context, uint64) er
 		}
 		o.road.episodes.End("", "the bus of this process was not opened")
 		defer shut()
+		// A duty that does not end must not keep workers here: another node may lead.
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(roadEnd, shut) })()
 		return lead(ctx, term)
 	})
 }

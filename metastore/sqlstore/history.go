@@ -29,6 +29,7 @@ const (
 	historyBytes  = 4 << 20
 	lookAtMark    = 500 * time.Millisecond // how often a node asks what the leader has written
 	historyAgain  = 200 * time.Millisecond // after an error
+	trimTime      = time.Second            // how long a commit on a node that does not lead waits for the mark
 	historyPause  = 100 * time.Millisecond // in which more runs come that are written with the first: each transaction costs as much as a commit
 )
 
@@ -116,9 +117,7 @@ func (h *history) Append(runs []*kernel.Run) {
 		moved := h.moved
 		h.mu.Unlock()
 		if !h.leads() {
-			if mark, err := h.mark(h.ctx); err == nil {
-				h.written(mark)
-			}
+			h.trim()
 			h.mu.Lock()
 			break
 		}
@@ -142,6 +141,15 @@ func (h *history) Append(runs []*kernel.Run) {
 	select {
 	case h.more <- struct{}{}:
 	default:
+	}
+}
+
+// trim drops what is in the table, if the database answers soon: the caller holds up the log.
+func (h *history) trim() {
+	ctx, cancel := context.WithTimeout(h.ctx, trimTime)
+	defer cancel()
+	if mark, err := h.mark(ctx); err == nil {
+		h.written(mark)
 	}
 }
 

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"strings"
 	"sync"
@@ -29,6 +30,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/carillon-scheduler/carillon/internal/episode"
@@ -71,6 +73,7 @@ type Config struct {
 	pooled        bool                                    // there is a pooler in front of PostgreSQL
 	generic       bool                                    // PostgreSQL plans each statement once
 	through       func(driver.Connector) driver.Connector // the way to the database, but of the session; nil = directly
+	wires         *wires                                  // of all connections; nil = they are not known
 }
 
 const (
@@ -216,7 +219,7 @@ func prepared(cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, kernel.Invalid("invalid URL of the database: %v: want on or off", err)
 	}
-	cfg.URL = direct
+	cfg.URL, cfg.wires = direct, new(wires)
 	s := &Store{cfg: cfg, logger: cfg.Logger, episodes: episode.New(cfg.Logger), leasesOnly: off, failures: make(chan error, 1), places: newPlaces()}
 	if err := s.reopen(); err != nil {
 		return nil, err
@@ -236,6 +239,7 @@ func (s *Store) begin(ctx context.Context) (err error) {
 	if err := s.migrate(ctx); err != nil {
 		return err
 	}
+	s.cfg.wires.wait(answerTime)
 	return s.load(ctx)
 }
 
@@ -327,8 +331,9 @@ func (s *Store) HowToBackUp() string {
 // Node returns this process's name.
 func (s *Store) Node() string { return s.cfg.Node }
 
-// Close ends the store. What was acknowledged stays.
+// Close ends the store. What was acknowledged stays. It waits a moment for a database that does not answer.
 func (s *Store) Close() error {
+	defer time.AfterFunc(closeTime, s.cfg.wires.end).Stop()
 	s.cancel()
 	s.duties.Wait()
 	s.leavePlace()
@@ -362,12 +367,14 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 		if cfg.generic {
 			c.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // a commit takes a tenth less, a list of runs in many days' partitions a tenth
 		}
+		c.DialFunc = pgconn.DialFunc(cfg.wires.dial(dialing(c.DialFunc)))
 		return postgres, cfg.pool(stdlib.GetConnector(*c)), nil
 	case "mariadb", "mysql":
 		c, err := mariadbConfig(u, cfg.silence)
 		if err != nil {
 			return nil, nil, err
 		}
+		c.DialFunc = cfg.wires.dial(new(net.Dialer).DialContext)
 		if cfg.Logger != nil {
 			c.Logger = driverLog{cfg.Logger}
 		}

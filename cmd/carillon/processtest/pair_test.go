@@ -21,25 +21,25 @@ import (
 type pair struct {
 	*fixture
 	nodes [2]*half
-	env   []string
 }
 
 // half is one of the two.
 type half struct {
 	name, http, nats string
-	args             []string
+	args, env        []string
 	process          *process
 }
 
 func newPair(t *testing.T, kind *sqltest.Kind) *pair { t.Helper(); return newPairAt(t, kind.New(t)) }
 
-// newPairAt is newPair at a database.
-func newPairAt(t *testing.T, url string) *pair {
+// newPairAt is newPair at a database, which the second node may reach by another URL.
+func newPairAt(t *testing.T, urls ...string) *pair {
 	t.Helper()
-	p := &pair{fixture: &fixture{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}, env: []string{"CARILLON_STORE_URL=" + url}}
+	p := &pair{fixture: &fixture{t: t, journals: t.TempDir(), frozen: map[int]time.Time{}, began: time.Now()}}
 	dir := t.TempDir()
 	for i := range p.nodes {
 		n := &half{name: fmt.Sprintf("n%d", i+1), http: freeport.Address(t), nats: freeport.Address(t)}
+		n.env = []string{"CARILLON_STORE_URL=" + urls[min(i, len(urls)-1)]}
 		n.args = []string{"server", "--node", n.name, "--data", filepath.Join(dir, n.name), "--http", n.http, "--nats-addr", n.nats}
 		p.nodes[i] = n
 		p.begin(n)
@@ -56,7 +56,7 @@ func (p *pair) begin(n *half) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	n.process = start(p.t, "node "+n.name, path, p.env, n.args...)
+	n.process = start(p.t, "node "+n.name, path, n.env, n.args...)
 }
 
 // leader is the node that leads, which is asked from then on, and the other one.
