@@ -12,8 +12,8 @@ import (
 )
 
 // CatchUp decides all due times up to now of all recurring jobs by one policy, instead of their own: for a store that
-// has missed a stretch of time as a whole, such as one restored from a backup. No node may lead meanwhile; the term is
-// one that the store has seen. It returns how many due times became runs and how many are in the ledger as missed.
+// has missed a stretch of time as a whole, such as one restored from a backup. None of them is on time, whatever the
+// tenant's misfireAfter. No node may lead meanwhile; the term is one that the store has seen. It returns how many due times became runs and how many are in the ledger as missed.
 func CatchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time) (fired int, missed uint64, err error) {
 	err = metastore.EachChange(ctx, store, 0, func(part []*kernel.Definition) error {
 		for _, d := range part {
@@ -41,16 +41,18 @@ func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Mis
 		return 0, 0, err
 	}
 	closed := timetable.Calendars(g.Calendars, rows)
+	none := *g
+	none.MisfireAfter = kernel.NeverOnTime
 	for ctx.Err() == nil {
 		s, err := timetable.Schedule(d)
 		if err != nil || s == nil || d.Waits() {
 			return fired, missed, err
 		}
 		as := *d
-		as.Policy.Misfire = by
+		as.Policy.Misfire, as.Policy.Early = by, 0 // only the leader begins early
 		e := &entry{def: &as, schedule: s}
 		e.next, _ = s.Next(d.Since())
-		decided := decide(e, g, closed, now)
+		decided := decide(e, &none, closed, now)
 		if len(decided) == 0 {
 			return fired, missed, nil
 		}

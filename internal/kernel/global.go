@@ -292,10 +292,10 @@ func (g *Global) Budget() jobs.Rate {
 // DefaultMisfireAfter is how late a due time may be and still fire by itself.
 const DefaultMisfireAfter = 30 * time.Second
 
+// NeverOnTime as Global.MisfireAfter: each due time that has come is late. No tenant can have it.
+const NeverOnTime = -1
+
 // Late returns how late a due time may be and still fire by itself.
 func (g *Global) Late() time.Duration {
-	if g.MisfireAfter > 0 {
-		return g.MisfireAfter
-	}
-	return DefaultMisfireAfter
+	return cmp.Or(g.MisfireAfter, DefaultMisfireAfter)
 }
