@@ -37,7 +37,7 @@ func linked(t *testing.T, target, link string) {
 }
 
 // A pattern may lead through links of the operator, such as /bin and a deployment's current release, also after they
-// have moved. Links that a * matches permit nothing.
+// have moved. A link to a program is a program of its own, allowed by its own name only.
 func TestAllowedLinks(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -67,10 +67,10 @@ func TestAllowedLinks(t *testing.T) {
 	try(filepath.Join(dir, "releases/1/bin/good"), "")
 	try(filepath.Join(dir, "releases/2/bin/good"), "not_allowed")
 	try(filepath.Join(dir, "usr/tool"), "")
-	try(filepath.Join(dir, "usr/tool-2.1"), "")
+	try(filepath.Join(dir, "usr/tool-2.1"), "not_allowed")
 	linked(t, "releases/2", current)
 	try(current+"/bin/new", "")
-	try(current+"/bin/link", "not_allowed")
+	try(current+"/bin/link", "")
 	try(filepath.Join(dir, "releases/1/bin/good"), "not_allowed")
 	try(filepath.Join(dir, "other/bad"), "not_allowed")
 }
@@ -298,22 +298,52 @@ func TestVariablesThatLoadCode(t *testing.T) {
 	}
 }
 
-// A link that is moved between check and start leads nowhere else: what starts is what was checked.
+// One file may have many names, and does by each what it says, as busybox and the commands of PostgreSQL on Debian do. A
+// name that is allowed permits no other, and is the one that runs, also within limits.
+func TestProgramWithManyNames(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	box := place(t, dir, "box/box", "#!/bin/sh\necho \"${0##*/} ran\"\n", 0o755)
+	for _, name := range []string{"date", "sh"} {
+		linked(t, box, filepath.Join(dir, "box", name))
+	}
+	date := filepath.Join(dir, "box/date")
+	c := Config{Allow: []string{date}}
+	for argv, want := range map[string]string{
+		fmt.Sprintf(`{"argv":[%q]}`, date):                          "date ran",
+		fmt.Sprintf(`{"argv":[%q],"limits":{"files":50}}`, date):  "date ran",
+		fmt.Sprintf(`{"argv":[%q]}`, dir+"/box/../box/./date"):      "date ran",
+		fmt.Sprintf(`{"argv":["./date"],"dir":%q}`, dir+"/box"):     "date ran",
+		fmt.Sprintf(`{"argv":[%q,"-c","echo ran"]}`, dir+"/box/sh"): "",
+		fmt.Sprintf(`{"argv":[%q,"sh"]}`, box):                      "",
+		fmt.Sprintf(`{"argv":[%q]}`, date+"/"):                      "",
+		fmt.Sprintf(`{"argv":[%q]}`, dir+"/box/sh/../date"):         "",
+	} {
+		log, err := run(t.Context(), t, c, argv, `{}`)
+		if want == "" && (err == nil || strings.Contains(log, "ran")) || want != "" && (err != nil || !strings.Contains(log, want)) {
+			t.Errorf("%s: %v; log: %s", argv, err, log)
+		}
+	}
+}
+
+// A link to a folder that is moved between check and start leads nowhere else: what starts is what was checked.
 func TestReplacedLink(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	good := place(t, dir, "jobs/good", "#!/bin/sh\necho good\n", 0o755)
-	bad := place(t, dir, "other/bad", "#!/bin/sh\necho bad\n", 0o755)
+	bad := place(t, dir, "other/good", "#!/bin/sh\necho bad\n", 0o755)
 	link := filepath.Join(dir, "link")
-	linked(t, good, link)
+	linked(t, filepath.Dir(good), link)
 	r, err := New(nil, Config{Allow: []string{filepath.Join(dir, "jobs/*")}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	file, _, err := r.program(&execspec.Command{Argv: []string{link}})
-	linked(t, bad, link)
+	file, _, err := r.program(&execspec.Command{Argv: []string{link + "/good"}})
+	linked(t, filepath.Dir(bad), link)
 	if err != nil || file != good {
 		t.Errorf("%s, %v", file, err)
 	}
@@ -332,7 +362,7 @@ func TestReplacedLink(t *testing.T) {
 			if i%2 == 0 {
 				target = bad
 			}
-			if err := errors.Join(os.Symlink(target, other), os.Rename(other, link)); err != nil {
+			if err := errors.Join(os.Symlink(filepath.Dir(target), other), os.Rename(other, link)); err != nil {
 				swapped <- err
 				return
 			}
@@ -341,7 +371,7 @@ func TestReplacedLink(t *testing.T) {
 	n := map[string]int{}
 	for range 50 {
 		s := new(sink)
-		err := r.run(t.Context(), &execspec.Command{Argv: []string{link}}, attempt, []byte(`{}`), s.logger())
+		err := r.run(t.Context(), &execspec.Command{Argv: []string{link + "/good"}}, attempt, []byte(`{}`), s.logger())
 		if strings.Contains(s.String(), "bad") {
 			t.Fatal("the other program ran")
 		}

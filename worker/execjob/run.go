@@ -2,7 +2,6 @@ package execjob
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,15 +69,12 @@ func (r *Runner) run(ctx context.Context, c *execspec.Command, at jobs.AttemptIn
 	} else if limits.Processes > 0 || limits.CPUs > 0 {
 		return jobs.Fail(codeNotAllowed, errors.New("limits.processes and limits.cpus need a worker with cgroups: start it with --exec-cgroup"))
 	}
-	arg0 := cmp.Or(strings.Join(c.Argv[:min(1, len(c.Argv))], ""), file)
 	if limits.Memory+limits.CPU+limits.FileSize+limits.Files > 0 {
 		if file, rest, err = limited(limits, file, rest); err != nil {
 			return err
 		}
-		arg0 = file
 	}
-	cmd := exec.Command(file, rest...)
-	cmd.Args[0] = arg0
+	cmd := exec.Command(file, rest...) // argv[0] is the path that was checked, too
 	cmd.Dir, cmd.Env, cmd.WaitDelay = dir, r.environment(c, who, at, args, dir), pipesOpen
 	if c.Stdin != execspec.None {
 		cmd.Stdin = bytes.NewReader(args)

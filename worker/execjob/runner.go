@@ -20,7 +20,8 @@ const App = "exec"
 // Config says what a worker lets jobs run.
 type Config struct {
 	// Allow lists the programs that may run: absolute paths, in which * matches within one folder, such as
-	// /opt/jobs/*. Symbolic links are followed first: those of a program, and those before the first * of a path here.
+	// /opt/jobs/*. Symbolic links to folders are followed first: those of a program, and those before the first * of a
+	// path here. One to a program is a program itself, by its own name: many names of one file are different programs.
 	// A single * allows every program. Required, unless Shell is set.
 	Allow []string
 	// Shell runs scripts: an absolute path, such as /bin/sh. "" = jobs with a script are refused.
@@ -173,8 +174,7 @@ func (r *Runner) program(c *execspec.Command) (file string, args []string, err e
 	case !filepath.IsAbs(file):
 		file = filepath.Join(c.Dir, file)
 	}
-	// What is checked is what starts: a path without links.
-	if file, err = filepath.EvalSymlinks(file); err != nil {
+	if file, err = located(file); err != nil {
 		return "", nil, jobs.Fail(codeNotFound, fmt.Errorf("program %q is not on this host: %w", c.Argv[0], err))
 	}
 	if !slices.ContainsFunc(r.cfg.Allow, func(pattern string) bool { return pattern == "*" || matches(pattern, file) }) {
@@ -190,13 +190,30 @@ func (r *Runner) program(c *execspec.Command) (file string, args []string, err e
 	return file, c.Argv[1:], nil
 }
 
-// matches reports whether a pattern of programs permits a file. The part before its first * may have links: they are
+// located returns the path of a program that is checked and started: no link in its folders leads elsewhere between the
+// two. The last element stays: a program with many names does by its name what its caller wants, so that its file, under
+// the name of one of them, is another program.
+func located(file string) (string, error) {
+	folder, name := filepath.Split(file) // not Dir, which takes a link and the .. after it away together
+	if name == "" || name == "." || name == ".." {
+		return "", fmt.Errorf("%s is a folder", file)
+	}
+	folder, err := filepath.EvalSymlinks(folder)
+	if err != nil {
+		return "", err
+	}
+	file = filepath.Join(folder, name)
+	_, err = os.Stat(file)
+	return file, err
+}
+
+// matches reports whether a pattern of programs permits a file. The folders before its first * may be links: they are
 // the operator's. They are followed each time, as a deployment may move them.
 func matches(pattern, file string) bool {
 	if ok, _ := filepath.Match(pattern, file); ok {
 		return true
 	}
-	fixed, rest := pattern, ""
+	fixed, rest := filepath.Dir(pattern), filepath.Base(pattern)
 	for strings.ContainsAny(fixed, `*?[`) {
 		fixed, rest = filepath.Dir(fixed), filepath.Join(filepath.Base(fixed), rest)
 	}
