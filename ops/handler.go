@@ -37,9 +37,6 @@ func (o *Ops) checkHandler(ctx context.Context, who Who, after *kernel.Definitio
 	if err := oneWork(after.Key, p); err != nil {
 		return err
 	}
-	if kernel.SystemKey(after.HandlerKey()) && !kernel.SystemKey(after.Key) {
-		return kernel.Refuse(jobs.Forbidden, "%s runs only for the scheduler: choose another handler", p.Handler)
-	}
 	if p.Args == nil || set.Handler == nil && set.Args == nil {
 		return nil
 	}

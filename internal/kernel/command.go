@@ -259,7 +259,7 @@ func (e *Envelope) Check() error {
 
 // Check validates the registration.
 func (c Register) Check() error {
-	if err := c.Job.Key.Check(); err != nil {
+	if err := c.Job.Check(); err != nil {
 		return err
 	}
 	if err := CheckName("app", c.App); err != nil {
@@ -267,12 +267,6 @@ func (c Register) Check() error {
 	}
 	if err := CheckName("worker", c.Worker); err != nil {
 		return err
-	}
-	if c.Job.Kind != Recurring && c.Job.Kind != Triggered {
-		return Invalid("invalid kind of job %s: want recurring or triggered", c.Job.Key)
-	}
-	if c.Job.Version < 0 {
-		return Invalid("invalid version of job %s: %d is negative", c.Job.Key, c.Job.Version)
 	}
 	if len(c.Job.Schema) > 256<<10 {
 		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", c.Job.Key, len(c.Job.Schema))
@@ -289,7 +283,7 @@ func (c Register) Check() error {
 	if name := c.Job.Code.givenWork(); name != "" { // a worker must not make others send their secrets, or run its commands
 		return Invalid("job %s: a registration may not contain %s settings: create such jobs with carillon apply or POST /api/v1/jobs", c.Job.Key, name)
 	}
-	return c.Job.Code.Check()
+	return nil
 }
 
 // Check validates the edit.

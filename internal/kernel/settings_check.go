@@ -121,6 +121,9 @@ func (s *Settings) Check() error {
 		if err := CheckName("handler", *s.Handler); err != nil {
 			return err
 		}
+		if SystemKey(jobs.Key(*s.Handler)) { // its runs send what their arguments say, with the server's secrets
+			return Refuse(jobs.Forbidden, "handler %s runs only for the scheduler: choose another handler", *s.Handler)
+		}
 	}
 	if err := s.checkFamily(); err != nil {
 		return err
