@@ -313,7 +313,7 @@ func TestProgramWithManyNames(t *testing.T) {
 	c := Config{Allow: []string{date}}
 	for argv, want := range map[string]string{
 		fmt.Sprintf(`{"argv":[%q]}`, date):                          "date ran",
-		fmt.Sprintf(`{"argv":[%q],"limits":{"files":50}}`, date):  "date ran",
+		fmt.Sprintf(`{"argv":[%q],"limits":{"files":50}}`, date):    "date ran",
 		fmt.Sprintf(`{"argv":[%q]}`, dir+"/box/../box/./date"):      "date ran",
 		fmt.Sprintf(`{"argv":["./date"],"dir":%q}`, dir+"/box"):     "date ran",
 		fmt.Sprintf(`{"argv":[%q,"-c","echo ran"]}`, dir+"/box/sh"): "",
