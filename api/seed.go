@@ -250,10 +250,14 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 	if err := a.often(ctx, in.JobID); err != nil {
 		return err
 	}
-	if _, err := a.ops.Declare(ctx, asker, []ops.Wanted{{Key: key, Kind: kernel.Recurring, App: seedApp, Set: s}}, how); err != nil {
+	want := ops.Wanted{Key: key, Kind: kernel.Recurring, App: seedApp, Set: s}
+	if d.Active != nil && *d.Active == 0 {
+		want.Pause = seedPause // in the same commit: no due time comes in between
+	}
+	if _, err := a.ops.Declare(ctx, asker, []ops.Wanted{want}, how); err != nil {
 		return err
 	}
-	if d.Active == nil {
+	if d.Active == nil || *d.Active == 0 {
 		return nil
 	}
 	if err := a.seedActivate(ctx, asker, key, *d.Active); err != nil {
@@ -262,9 +266,12 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 	return nil
 }
 
+// seedPause is the reason of a pause by active.
+const seedPause = "active is 0"
+
 func (a *API) seedActivate(ctx context.Context, asker ops.Who, key jobs.Key, active int) error {
 	if active == 0 {
-		_, err := a.ops.Pause(ctx, asker, kernel.Pause{Key: key, Reason: "active is 0"})
+		_, err := a.ops.Pause(ctx, asker, kernel.Pause{Key: key, Reason: seedPause})
 		return err
 	}
 	_, _, err := a.ops.Resume(ctx, asker, key, ops.Resumption{})

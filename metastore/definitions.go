@@ -80,6 +80,8 @@ func (c *change) register(k kernel.Register) error {
 		return c.registerNew(k)
 	}
 	switch {
+	case len(k.Set.Given()) > 0 && !row.Edits.Equal(&k.Set):
+		return kernel.Refuse(jobs.Stale, "job %s was created meanwhile: read it and try again", job.Key)
 	case row.Kind != job.Kind:
 		return kernel.Refuse(jobs.Conflict, "job %s is registered as a %s job; a key never changes its kind: choose another key", job.Key, row.Kind)
 	case row.App != k.App && job.Version <= row.Version:
@@ -93,7 +95,7 @@ func (c *change) register(k kernel.Register) error {
 	d.Registered = row.Registered || k.Worker != kernel.NoWorker
 	d.App, d.Version, d.Code, d.Schema = k.App, job.Version, job.Code, job.Schema
 	p := d.Resolve(c.global())
-	if err := c.checkAfter(&d, &p); err != nil {
+	if err := checkPolicy(&d, &p, c); err != nil {
 		return err
 	}
 	c.changed(&d, row)
@@ -143,13 +145,20 @@ func (c *change) registerNew(k kernel.Register) error {
 	if c.global().NewJobs == kernel.NewDisabled && k.Worker != kernel.NoWorker {
 		d.Edits.Disabled = new(true) // to start it takes an edit
 	}
+	if given := k.Set.Given(); len(given) > 0 {
+		d.Edits = k.Set
+		if d.Bundle != "" {
+			d.BundleFields = given
+		}
+	}
 	p := d.Resolve(c.global())
-	if err := c.checkAfter(d, &p); err != nil {
+	if err := checkPolicy(d, &p, c); err != nil {
 		return err
 	}
 	c.changed(d, nil)
 	c.count(func(g *kernel.Global) { g.Jobs++ })
-	is := fields{"version": d.Version, "app": d.App, "kind": d.Kind.String(), "registered": true}
+	_, is := held(k.Set.Given(), &kernel.Policy{}, &p)
+	maps.Copy(is, fields{"version": d.Version, "app": d.App, "kind": d.Kind.String(), "registered": true})
 	if d.Bundle != "" {
 		is["bundle"] = d.Bundle
 	}
@@ -264,10 +273,7 @@ func (c *change) edit(k kernel.Edit) error {
 	if len(row.Undecided) >= kernel.MaxUndecided && (restarts || !p.SameTimes(&row.Policy)) {
 		return kernel.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times before a leader read it: try again when there is a leader", k.Key, kernel.MaxUndecided)
 	}
-	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
-		return kernel.Invalid("job %s: start %s would be after end %s", k.Key, stamp(p.Start), stamp(p.End))
-	}
-	if err := c.checkAfter(&d, &p); err != nil {
+	if err := checkPolicy(&d, &p, c); err != nil {
 		return err
 	}
 	if restarts {

@@ -216,6 +216,7 @@ func (c *change) follower(of jobs.Key, edit func([]jobs.Key) []jobs.Key) {
 	c.tx.Put(&next)
 }
 
+// followersOf returns the jobs that name a job in their setting after.
 func (c *change) followersOf(key jobs.Key) []jobs.Key {
 	if row, ok := c.tx.Get(kernel.FollowersRef(c.env.Tenant, key)).(*kernel.Followers); ok {
 		return row.Jobs
@@ -226,14 +227,31 @@ func (c *change) followersOf(key jobs.Key) []jobs.Key {
 // maxWalk limits the jobs that a search for cycles visits.
 const maxWalk = 10_000
 
-// checkAfter refuses a policy with which a job would follow itself by its setting after, directly or through others.
-func (c *change) checkAfter(d *kernel.Definition, p *kernel.Policy) error {
+// others is what checkPolicy reads of the other jobs of a tenant.
+type others interface {
+	policyOf(jobs.Key) *kernel.Policy // nil = there is no such job
+	followersOf(jobs.Key) []jobs.Key
+}
+
+func (c *change) policyOf(key jobs.Key) *kernel.Policy {
+	if d := c.definition(key); d != nil {
+		return &d.Policy
+	}
+	return nil
+}
+
+// checkPolicy refuses a policy that a job may not have, new or edited: one whose parts contradict each other, or with
+// which the job would follow itself by its setting after, directly or through others.
+func checkPolicy(d *kernel.Definition, p *kernel.Policy, all others) error {
+	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
+		return kernel.Invalid("job %s: start %s would be after end %s", d.Key, stamp(p.Start), stamp(p.End))
+	}
 	after := p.AfterKeys()
 	if len(after) > 0 && d.Kind != kernel.Triggered {
 		return kernel.Invalid("job %s is recurring: only a triggered job may follow others (after)", d.Key)
 	}
 	for _, key := range after {
-		if list := c.followersOf(key); len(list) >= kernel.MaxFollowers && !slices.Contains(list, d.Key) {
+		if list := all.followersOf(key); len(list) >= kernel.MaxFollowers && !slices.Contains(list, d.Key) {
 			return kernel.Refuse(jobs.Exhausted, "too many jobs follow %s: %d are allowed (job %s)", key, kernel.MaxFollowers, d.Key)
 		}
 	}
@@ -257,14 +275,14 @@ func (c *change) checkAfter(d *kernel.Definition, p *kernel.Policy) error {
 			return next == step{d.Key, true}
 		}
 		found := slices.Contains(after, at.key) && visit(d.Key, true)
-		for _, key := range c.followersOf(at.key) {
+		for _, key := range all.followersOf(at.key) {
 			found = found || key != d.Key && visit(key, true)
 		}
 		plain := p
 		if at.key != d.Key {
 			plain = &kernel.Policy{}
-			if other := c.definition(at.key); other != nil {
-				plain = &other.Policy
+			if other := all.policyOf(at.key); other != nil {
+				plain = other
 			}
 		}
 		for _, key := range slices.Concat(plain.OnSuccess, plain.OnFailure) {

@@ -18,6 +18,8 @@ type Wanted struct {
 	Kind kernel.Kind // of an existing job: the same, or 0
 	App  string      // the worker group that runs it; of an existing job: the same, or ""
 	Set  kernel.Settings
+
+	Pause string // why the job is paused from now on; "" = it is left as it is
 }
 
 // Planned is the planned change of a job.
@@ -58,8 +60,8 @@ const MaxWanted = 1000
 // planNext is how many due times a plan shows.
 const planNext = 3
 
-// Declare creates and edits jobs, so that they have the desired state. All are checked first, then applied in one
-// commit. A job that changes concurrently is refused as Stale, or as Unknown if others were applied.
+// Declare creates and edits jobs, so that they have the desired state. All are checked first, by the rules of the store
+// too, then applied in one commit. A job that changes concurrently is refused as Stale; the others are applied then.
 func (o *Ops) Declare(ctx context.Context, who Who, wanted []Wanted, how How) ([]Planned, error) {
 	_, plans, err := o.DeclareAll(ctx, who, nil, wanted, how)
 	return plans, err
@@ -97,9 +99,15 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 		if err != nil {
 			return nil, nil, fmt.Errorf("job %s: %w", w.Key, err)
 		}
+		if w.Pause != "" {
+			commands = append(commands, kernel.Pause{Key: w.Key, Reason: w.Pause})
+		}
 		for _, k := range commands {
 			batch = append(batch, o.envelope(who, k))
 		}
+	}
+	if err := o.checkPlans(ctx, who, plans[:len(wanted)]); err != nil {
+		return nil, nil, err
 	}
 	pruned, err := o.planPrune(ctx, who, global, how, plans, calendars)
 	if err != nil {
@@ -123,7 +131,7 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 		if r.Err != nil {
 			err = fmt.Errorf("%s: %w", about(batch[i].Command), r.Err)
 			if slices.ContainsFunc(results, func(other metastore.Result) bool { return other.Err == nil }) {
-				err = kernel.Refuse(jobs.Unknown, "some changes were written, others were not: %v", err)
+				err = partial(err)
 			}
 			break
 		}
@@ -142,6 +150,40 @@ func (o *Ops) DeclareAll(ctx context.Context, who Who, calendars []kernel.SetCal
 	return s.plans, plans, err
 }
 
+// checkPlans checks planned jobs as the store does: each with those before it.
+func (o *Ops) checkPlans(ctx context.Context, who Who, plans []Planned) (err error) {
+	all := new(metastore.Planning)
+	if slices.ContainsFunc(plans, func(p Planned) bool { return p.Does != DoesNothing && follows(&p.Job.Policy) }) {
+		if all, err = metastore.NewPlanning(ctx, o.store, who.tenant()); err != nil {
+			return err
+		}
+	}
+	for i := range plans {
+		if plans[i].Does == DoesNothing {
+			continue
+		}
+		if err := all.Add(plans[i].Job.Definition); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func follows(p *kernel.Policy) bool { return len(p.After)+len(p.OnSuccess)+len(p.OnFailure) > 0 }
+
+// partial is the error about a change that was not made after others of the request were. A refusal leaves a known
+// outcome: it keeps its code, or is a Conflict if that means that nothing was stored.
+func partial(err error) error {
+	code := jobs.CodeOf(err)
+	switch code {
+	case jobs.Unavailable:
+		code = jobs.Unknown
+	case jobs.BadInput:
+		code = jobs.Conflict
+	}
+	return kernel.Refuse(code, "some changes were written, others were not: %v", err)
+}
+
 // plan returns the change that a desired state needs.
 func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how How, calendars *schedule.Calendars, p *Planned) ([]kernel.Command, error) {
 	edit := kernel.Edit{Key: w.Key, Set: w.Set, Bundle: how.Bundle, TakeOver: how.TakeOver}
@@ -150,21 +192,21 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	}
 	d, err := o.definition(ctx, who, w.Key)
 	var commands []kernel.Command
+	var create *kernel.Register
 	switch {
 	case jobs.CodeOf(err) == jobs.NotFound:
-		register := kernel.Register{App: w.App, Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}, Bundle: how.Bundle}
+		create = &kernel.Register{App: w.App, Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: w.Key, Kind: w.Kind}, Bundle: how.Bundle}
 		switch {
 		case w.Kind == 0:
 			return nil, kernel.Invalid("there is no job %s yet: to create it, set its kind, recurring or triggered", w.Key)
 		case w.App == "":
 			return nil, kernel.Invalid("there is no job %s yet: to create it, set the app whose workers run it", w.Key)
 		}
-		if err := register.Check(); err != nil {
+		if err := create.Check(); err != nil {
 			return nil, err
 		}
 		d = &kernel.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Created: o.Now(), Anchor: o.Now(), Cursor: o.Now(), Bundle: how.Bundle}
 		d.Policy = d.Resolve(g)
-		commands = append(commands, register)
 		p.Does = DoesCreate
 	case err != nil:
 		return nil, err
@@ -196,6 +238,10 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 	o.inZone(d, g, &edit)
 	if err := o.planEdit(ctx, who, g, d, edit, calendars, p); err != nil {
 		return nil, err
+	}
+	if create != nil { // with its settings, so that it never stands there without them
+		create.Set = edit.Set
+		return append(commands, *create), nil
 	}
 	after := p.Job.Definition
 	if !after.Edits.Equal(&d.Edits) || !after.SameBundle(d) || edit.Restart {

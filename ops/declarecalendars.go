@@ -127,6 +127,8 @@ func about(k kernel.Command) string {
 		return "job " + string(k.Job.Key)
 	case kernel.Edit:
 		return "job " + string(k.Key)
+	case kernel.Pause:
+		return "job " + string(k.Key)
 	}
 	return k.Verb().String()
 }

@@ -156,7 +156,7 @@ func (o *Ops) prune(ctx context.Context, who Who, how How, p *pruning, written b
 	partly := func(what string, err error) error {
 		err = fmt.Errorf("%s: %w", what, err)
 		if written {
-			err = kernel.Refuse(jobs.Unknown, "some changes were written, others were not: %v", err)
+			err = partial(err)
 		}
 		return err
 	}

@@ -50,7 +50,11 @@ type Register struct {
 	Worker string
 	Start  bool
 	Job    Declaration
-	Bundle string // of a job that is created without a worker; "" = none
+
+	// Bundle and Set are of a job that is created without a worker: the bundle that creates it ("" = none), and what an
+	// Edit would set. A job that is there already is refused, unless it has the same Set.
+	Bundle string
+	Set    Settings
 }
 
 // Edit sets fields of a job for a person or a file. Fields of Set override the code until they are cleared; Clear names
@@ -279,6 +283,12 @@ func (c Register) Check() error {
 	}
 	if c.Bundle != "" && c.Worker != NoWorker {
 		return Invalid("job %s: a worker may not register into bundle %s", c.Job.Key, c.Bundle)
+	}
+	if len(c.Set.Given()) > 0 && c.Worker != NoWorker {
+		return Invalid("job %s: a worker may not edit what it registers", c.Job.Key)
+	}
+	if err := c.Set.Check(); err != nil {
+		return err
 	}
 	if name := c.Job.Code.givenWork(); name != "" { // a worker must not make others send their secrets, or run its commands
 		return Invalid("job %s: a registration may not contain %s settings: create such jobs with carillon apply or POST /api/v1/jobs", c.Job.Key, name)

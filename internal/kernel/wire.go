@@ -59,6 +59,7 @@ func wireCommand(c *coder, v *Command) {
 			c.row(func(c *coder) { wireSettings(c, &r.Job.Code) })
 			bytesOf(c, &r.Job.Schema)
 			text(c, &r.Bundle)
+			c.row(func(c *coder) { wireSettings(c, &r.Set) })
 		})
 	case VerbEdit:
 		wireValue(c, v, func(c *coder, e *Edit) {

@@ -51,7 +51,7 @@ type applying struct {
 }
 
 func (f *applying) addFlags(c *cobra.Command) {
-	c.Flags().StringArrayVarP(&f.files, "file", "f", nil, "a file, a folder, or - for standard input; repeatable")
+	c.Flags().StringArrayVarP(&f.files, "file", "f", nil, "a file, a folder, or - for standard input; repeatable, and the same as an argument")
 	c.Flags().BoolVar(&f.exact, "exact", false, "reset edited fields that the files do not name to the code's values")
 	c.Flags().BoolVar(&f.prune, "prune", false, "also delete jobs and calendars that the bundle created and the files no longer name")
 	c.Flags().StringVar(&f.bundle, "bundle", "", "the bundle that the files are; default: bundle in the files")
@@ -60,12 +60,13 @@ func (f *applying) addFlags(c *cobra.Command) {
 
 func (a *asker) applyCommand() *cobra.Command {
 	var f applying
-	c := &cobra.Command{Use: "apply", Short: "Apply job definitions from files", Args: none,
+	c := &cobra.Command{Use: "apply [<file>...]", Short: "Apply job definitions from files",
 		Long: "Apply job definitions from files: edit existing jobs, create missing ones. All files are checked before the first change,\n" +
 			"and applied in one step (in several, if there are more than 1,000 jobs or 4 MiB). Applying the same files again changes nothing.\n\n" + fileForm + "\n" + pruneForm,
-		Example: lines("carillon apply -f jobs.yaml", "carillon apply -f jobs/ --exact --reason 'release 12'", "carillon apply -f billing.yaml --prune --bundle billing --runs finish",
+		Example: lines("carillon apply jobs.yaml", "carillon apply -f jobs/ --exact --reason 'release 12'", "carillon apply -f billing.yaml --prune --bundle billing --runs finish",
 			"carillon export | carillon apply -f -"),
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		RunE: a.does(func(ctx context.Context, files []string) error {
+			f.files = append(f.files, files...)
 			_, err := a.applyFiles(ctx, &f)
 			return err
 		})}
@@ -81,11 +82,12 @@ func (a *asker) applyCommand() *cobra.Command {
 
 func (a *asker) diffCommand() *cobra.Command {
 	f := applying{dry: true}
-	c := &cobra.Command{Use: "diff", Short: "Show what applying files would change", Args: none,
+	c := &cobra.Command{Use: "diff [<file>...]", Short: "Show what applying files would change",
 		Long: "Show what \"carillon apply\" with the same files and flags would change, with the due times before and after. The exit code is 1 if\n" +
 			"there are changes.\n\n" + fileForm + "\n" + pruneForm,
-		Example: lines("carillon diff -f jobs.yaml", "carillon diff -f jobs/ --exact", "carillon diff -f billing.yaml --prune"),
-		RunE: a.does(func(ctx context.Context, _ []string) error {
+		Example: lines("carillon diff jobs.yaml", "carillon diff -f jobs/ --exact", "carillon diff -f billing.yaml --prune"),
+		RunE: a.does(func(ctx context.Context, files []string) error {
+			f.files = append(f.files, files...)
 			differs, err := a.applyFiles(ctx, &f)
 			if err == nil && differs {
 				return &Exit{Code: Failed}
@@ -280,7 +282,7 @@ func (a *asker) obsolete(ctx context.Context, bundle string, in *jobfile.Content
 // read reads the files and checks them with the options.
 func (a *asker) read(f *applying) (jobfile.Content, error) {
 	if len(f.files) == 0 {
-		return jobfile.Content{}, kernel.Invalid("no files: give them with -f, such as -f jobs.yaml")
+		return jobfile.Content{}, kernel.Invalid("no files: give some, such as jobs.yaml")
 	}
 	in, err := a.stated(f.files)
 	if err != nil {
