@@ -52,7 +52,7 @@ func TestTheCatalogKnowsWhatIsDue(t *testing.T) {
 			c.drop(nameOf(d))
 		default: // made anew, or edited
 			edited := kernel.Definition{Tenant: jobs.DefaultTenant, Key: key, Kind: kernel.Recurring, Revision: uint64(step) + 1}
-			edited.Cursor, edited.Anchor = now, now
+			edited.Cursor, edited.SetAt, edited.Anchor = now, now, now
 			if random.IntN(5) > 0 {
 				edited.Policy.Schedule = fmt.Sprintf("PT%dS", 1+random.IntN(1<<random.IntN(20)))
 			}

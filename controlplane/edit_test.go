@@ -116,7 +116,7 @@ func TestAHundredEditsASecond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := held.Anchor
+		from := held.SetAt
 		var history []written
 		time.Sleep(2 * time.Second)
 		for i := range 500 {
@@ -162,7 +162,7 @@ func TestEditsWithoutALeader(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		from := held.Anchor
+		from := held.SetAt
 		time.Sleep(10*time.Minute + time.Second)
 		h.stop()
 		edit := func(expr string) error {

@@ -300,7 +300,7 @@ func TestSchedulesAgainstModel(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w.list = append(w.list, &citizen{key: d.Key, held: d, from: d.Anchor})
+				w.list = append(w.list, &citizen{key: d.Key, held: d, from: d.SetAt})
 			}
 			for range 30 {
 				time.Sleep(time.Duration(w.rnd.IntN(300)) * time.Second)

@@ -47,7 +47,7 @@ func (c *change) remember(before *kernel.Definition) {
 // reschedule begins a new schedule, which does not cover the past. The leader puts the undecided due times of the old
 // one into the ledger: this code knows no schedules.
 func (c *change) reschedule(d, before *kernel.Definition) {
-	d.Anchor = c.at
+	d.Reschedule(before, c.at)
 	if before.Policy.Schedule != "" {
 		c.scheduled(before)
 	}
@@ -131,7 +131,7 @@ func (c *change) registered(k kernel.Register, row *kernel.Definition) error {
 func (c *change) registerNew(k kernel.Register) error {
 	job := &k.Job
 	d := &kernel.Definition{Tenant: c.env.Tenant, Key: job.Key, Kind: job.Kind, App: k.App, Version: job.Version,
-		Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, Anchor: c.at,
+		Code: job.Code, Schema: job.Schema, Created: c.at, Cursor: c.at, SetAt: c.at, Anchor: c.at, TTLFrom: c.at,
 		UID: definitionID(c.env, job.Key), Registered: k.Worker != kernel.NoWorker, Bundle: k.Bundle}
 	if gone := c.remains(job.Key); gone != nil {
 		if !k.Start {
@@ -278,6 +278,9 @@ func (c *change) edit(k kernel.Edit) error {
 	}
 	if restarts {
 		c.reschedule(&d, row)
+	}
+	if k.Restart {
+		d.Restart(c.at)
 	}
 	c.changed(&d, row)
 	c.remember(row)

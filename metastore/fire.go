@@ -40,8 +40,8 @@ func (c *change) fire(k kernel.Fire) error {
 	if k.To.After(c.at.Add(row.Policy.Early)) && !sabotage.Off(sabotage.NotEarly) {
 		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is ahead of %v", k.Key, k.To, c.at)
 	}
-	if len(k.Due) > 0 && !k.Due[0].After(row.Anchor) {
-		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is a due time of an earlier schedule, which was changed at %v", k.Key, k.Due[0], row.Anchor)
+	if len(k.Due) > 0 && !k.Due[0].After(row.SetAt) {
+		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is a due time of an earlier schedule, which was changed at %v", k.Key, k.Due[0], row.SetAt)
 	}
 	d := *row
 	for i := range k.Missed {

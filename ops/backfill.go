@@ -218,7 +218,7 @@ func (o *Ops) want(ctx context.Context, f *filling, due time.Time, replay bool) 
 	if err != nil {
 		return err
 	}
-	ran := run != nil || f.missed(due) == nil && due.After(d.Anchor)
+	ran := run != nil || f.missed(due) == nil && due.After(d.SetAt)
 	if ran && replay && (run == nil || run.Parent != f.id) {
 		one.Replay = true
 		k := kernel.Backfill{ID: f.id, Job: d.UID}

@@ -205,7 +205,10 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 		if err := create.Check(); err != nil {
 			return nil, err
 		}
-		d = &kernel.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Created: o.Now(), Anchor: o.Now(), Cursor: o.Now(), Bundle: how.Bundle}
+		d = &kernel.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Bundle: how.Bundle}
+		now := o.Now()
+		d.Created, d.Cursor = now, now
+		d.Restart(now)
 		d.Policy = d.Resolve(g)
 		p.Does = DoesCreate
 	case err != nil:

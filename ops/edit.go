@@ -120,8 +120,11 @@ func (o *Ops) edited(d *kernel.Definition, g *kernel.Global, k kernel.Edit) *ker
 	}
 	after := *next
 	after.Policy = after.Resolve(g)
-	if k.Restart || !after.Policy.SameTimes(&d.Policy) {
-		after.Anchor = o.Now()
+	if !after.Policy.SameTimes(&d.Policy) {
+		after.Reschedule(d, o.Now())
+	}
+	if k.Restart {
+		after.Restart(o.Now())
 	}
 	return &after
 }

@@ -100,8 +100,8 @@ func (o *Ops) planned(d *kernel.Definition, global *kernel.Global, at, now time.
 		return fmt.Sprintf("Its schedule is invalid: %v.", err), nil
 	case when == nil:
 		return "It has no schedule: it runs on request.", nil
-	case past && !at.After(d.Anchor):
-		return fmt.Sprintf("It has no recorded run or missed due time at %s; its present schedule was set later, at %s.", clock(at), clock(d.Anchor)), nil
+	case past && !at.After(d.SetAt):
+		return fmt.Sprintf("It has no recorded run or missed due time at %s; its present schedule was set later, at %s.", clock(at), clock(d.SetAt)), nil
 	}
 	if d.FixedDelay() {
 		if says, whole := o.afterEnd(d, when, at); whole {
@@ -146,7 +146,7 @@ var whysAhead = map[kernel.Reason]string{
 // notDue names the due times next to a time that is none. Those before the schedule was set do not count.
 func notDue(d *kernel.Definition, when *schedule.Plan, at time.Time, be string) string {
 	before, after := around(when.Schedule.Next, at)
-	if !before.After(d.Anchor) {
+	if !before.After(d.SetAt) {
 		return fmt.Sprintf("It %s not due at %s; the first due time is %s.", be, clock(at), clock(after))
 	}
 	return fmt.Sprintf("It %s not due at %s; the nearest due times are %s and %s.", be, clock(at), clock(before), clock(after))

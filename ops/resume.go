@@ -119,8 +119,8 @@ func (o *Ops) planMissed(ctx context.Context, who Who, d *kernel.Definition, r R
 	}
 	f.id = kernel.DerivedID("resume", string(d.Tenant), string(d.UID[:]), strconv.FormatInt(d.Paused.At.UnixNano(), 10))
 	since := d.Paused.At
-	if f.job.Anchor.After(since) {
-		since = f.job.Anchor
+	if f.job.SetAt.After(since) {
+		since = f.job.SetAt
 	}
 	var due []time.Time
 	for _, m := range f.ledger {

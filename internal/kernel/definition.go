@@ -185,8 +185,12 @@ type Definition struct {
 
 	// Cursor is the last decided due time: all up to and including it have been decided.
 	Cursor time.Time
-	// Anchor is when the schedule was set: intervals without a start count from it.
+	// SetAt is when the schedule was last changed: due times up to and including it are not its own.
+	SetAt time.Time
+	// Anchor is what intervals count from that have no start: their phase and their number of due times.
 	Anchor time.Time
+	// TTLFrom is when the lifetime of the schedule began, unless its start is later: TTL counts from it.
+	TTLFrom time.Time
 	// Missed is the From of the last missed range, which the next one may extend; zero if none.
 	Missed time.Time
 	// Deleted is when the job was deleted. The row is kept for the audit, and to distinguish registrations of workers
@@ -225,7 +229,9 @@ type Earlier struct {
 	Start, End     time.Time
 	Gap            jobs.Gap
 	Twice          jobs.Twice
+	SetAt          time.Time
 	Anchor         time.Time
+	TTLFrom        time.Time
 	Until          time.Time // when it was changed: due times up to and including it belong to it
 	First          time.Time
 	TTL            time.Duration
@@ -245,23 +251,40 @@ func ScheduleFields() (names []string) {
 // Earlier returns the job's schedule for Undecided.
 func (d *Definition) Earlier(until time.Time) Earlier {
 	p := &d.Policy
-	return Earlier{Schedule: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Gap: p.Gap, Twice: p.Twice, Anchor: d.Anchor, Until: until,
-		First: p.First, TTL: p.TTL, Calendars: p.Calendars}
+	return Earlier{Schedule: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Gap: p.Gap, Twice: p.Twice, SetAt: d.SetAt, Anchor: d.Anchor, TTLFrom: d.TTLFrom,
+		Until: until, First: p.First, TTL: p.TTL, Calendars: p.Calendars}
 }
+
+// Reschedule has the schedule of the definition, which differs from that of the definition before, apply from a time. It
+// moves only what the change names: a new expression begins to count anew, and where there was none, it begins to
+// live. All else keeps its phase, its number of due times and its lifetime.
+func (d *Definition) Reschedule(before *Definition, at time.Time) {
+	d.SetAt = at
+	if d.Policy.Schedule != before.Policy.Schedule {
+		d.Anchor = at
+	}
+	if before.Policy.Schedule == "" {
+		d.TTLFrom = at
+	}
+}
+
+// Restart has the schedule begin anew at a time, as that of a new job.
+func (d *Definition) Restart(at time.Time) { d.SetAt, d.Anchor, d.TTLFrom = at, at, at }
 
 // With returns the job with an earlier schedule.
 func (d *Definition) With(e Earlier) *Definition {
 	was := *d
 	p := &was.Policy
-	p.Schedule, p.Zone, p.Start, p.End, p.Gap, p.Twice, was.Anchor = e.Schedule, e.Zone, e.Start, e.End, e.Gap, e.Twice, e.Anchor
+	p.Schedule, p.Zone, p.Start, p.End, p.Gap, p.Twice = e.Schedule, e.Zone, e.Start, e.End, e.Gap, e.Twice
+	was.SetAt, was.Anchor, was.TTLFrom = e.SetAt, e.Anchor, e.TTLFrom
 	p.First, p.TTL, p.Calendars = e.First, e.TTL, e.Calendars
 	return &was
 }
 
 // Since returns the time after which due times of the schedule are undecided.
 func (d *Definition) Since() time.Time {
-	if d.Cursor.Before(d.Anchor) {
-		return d.Anchor
+	if d.Cursor.Before(d.SetAt) {
+		return d.SetAt
 	}
 	return d.Cursor
 }

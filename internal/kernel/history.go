@@ -27,7 +27,7 @@ type History struct {
 	Job      jobs.ID
 	Versions []Version
 	// Schedules are those that the job had before the current one, oldest first, at most MaxSchedules. The due times of
-	// each follow its Anchor, and the Until of the one before it, and go up to its own Until.
+	// each follow its SetAt, and the Until of the one before it, and go up to its own Until.
 	Schedules []Earlier
 }
 
@@ -66,7 +66,6 @@ func wireHistory(c *coder, h *History) {
 	c.id(&h.Job)
 	list(c, &h.Versions, 10, wireVersion)
 	list(c, &h.Schedules, 8, wireEarlier)
-	wireEarlierMore(c, h.Schedules)
 }
 
 func wireVersion(c *coder, v *Version) {

@@ -74,10 +74,10 @@ func (d *Definition) others() *Definition {
 	return &o
 }
 
-// times are the fields that are stored as their distance from Created: the first three are often equal to it, the
+// times are the fields that are stored as their distance from Created: the first five are often equal to it, the
 // others are mostly zero.
-func (d *Definition) times() [8]*time.Time {
-	return [...]*time.Time{&d.Edited, &d.Cursor, &d.Anchor, &d.Missed, &d.Deleted, &d.Ended, &d.Stopped, &d.Purged}
+func (d *Definition) times() [10]*time.Time {
+	return [...]*time.Time{&d.Edited, &d.Cursor, &d.SetAt, &d.Anchor, &d.TTLFrom, &d.Missed, &d.Deleted, &d.Ended, &d.Stopped, &d.Purged}
 }
 
 // ownFields writes or reads the job's own fields, after a mask with a bit for each one that is not the usual value. When
@@ -100,7 +100,7 @@ func (c *ownFields) has(value bool) bool {
 }
 
 // times carries times of which the first equal ones are mostly equal to the time of creation, and the others zero.
-func (c *ownFields) times(created time.Time, equal int, list [8]*time.Time) {
+func (c *ownFields) times(created time.Time, equal int, list ...*time.Time) {
 	usual := created
 	for i, t := range list {
 		if i == equal {
@@ -129,13 +129,13 @@ func (c *ownFields) definition(d *Definition) {
 		number(&c.coder, &d.Change)
 		c.time(&d.Created)
 	}
-	c.times(d.Created, 3, d.times())
+	own := d.times()
+	c.times(d.Created, 5, own[:]...)
 	if c.has(d.Paused != nil) {
 		some(&c.coder, &d.Paused, wireHeld)
 	}
 	if c.has(len(d.Undecided) > 0) {
 		list(&c.coder, &d.Undecided, 8, wireEarlier)
-		wireEarlierMore(&c.coder, d.Undecided)
 	}
 	if c.has(!d.Running.IsZero()) {
 		c.id(&d.Running)
@@ -293,7 +293,8 @@ func (c *ownFields) run(run *Run) {
 		c.time(&run.Created)
 		number(&c.coder, &run.Version)
 	}
-	c.times(run.Created, 2, run.times())
+	own := run.times()
+	c.times(run.Created, 2, own[:]...)
 	if c.has(len(run.Args) > 0) {
 		bytesOf(&c.coder, &run.Args)
 	}

@@ -288,12 +288,13 @@ func wireDefinition(c *coder, d *Definition) {
 	number(c, &d.Defaults)
 	c.time(&d.Cursor)
 	c.time(&d.Missed)
+	c.time(&d.SetAt)
 	c.time(&d.Anchor)
+	c.time(&d.TTLFrom)
 	c.time(&d.Deleted)
 	list(c, &d.Undecided, 8, wireEarlier)
 	c.id(&d.Running)
 	c.time(&d.Ended)
-	wireEarlierMore(c, d.Undecided)
 	c.time(&d.Stopped)
 	signed(c, &d.Failing)
 	c.time(&d.Purged)
@@ -310,18 +311,13 @@ func wireEarlier(c *coder, e *Earlier) {
 	c.time(&e.End)
 	text(c, &e.Gap)
 	text(c, &e.Twice)
+	c.time(&e.SetAt)
 	c.time(&e.Anchor)
+	c.time(&e.TTLFrom)
 	c.time(&e.Until)
-}
-
-// wireEarlierMore carries the fields that earlier schedules gained later. They follow all of them: their items have no
-// frame of their own.
-func wireEarlierMore(c *coder, list []Earlier) {
-	for i := range list {
-		c.time(&list[i].First)
-		signed(c, &list[i].TTL)
-		wireStrings(c, &list[i].Calendars)
-	}
+	c.time(&e.First)
+	signed(c, &e.TTL)
+	wireStrings(c, &e.Calendars)
 }
 
 func wireDebug(c *coder, d *Debug) { c.bool(&d.On); text(c, &d.By); c.time(&d.At) }

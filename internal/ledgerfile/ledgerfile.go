@@ -70,7 +70,8 @@ type Schedule struct {
 	Until     *time.Time `json:"until,omitempty"` // nil: it is current
 	Schedule  string     `json:"schedule"`
 	Zone      string     `json:"zone,omitempty"`
-	Anchor    time.Time  `json:"anchor"`
+	Anchor    time.Time  `json:"anchor"`            // what an interval without a start counts from
+	TTLFrom   *time.Time `json:"ttlFrom,omitempty"` // what ttl counts from, unless start is later
 	Start     *time.Time `json:"start,omitempty"`
 	End       *time.Time `json:"end,omitempty"`
 	First     *time.Time `json:"first,omitempty"`
@@ -151,7 +152,7 @@ func ScheduleOf(e *kernel.Earlier, after time.Time) Schedule {
 	s := Schedule{After: after.UTC(), Until: optional(e.Until), Schedule: e.Schedule, Zone: e.Zone, Anchor: e.Anchor.UTC(), Start: optional(e.Start),
 		End: optional(e.End), First: optional(e.First), Gap: e.Gap, Twice: e.Twice, Calendars: e.Calendars}
 	if e.TTL > 0 {
-		s.TTL = e.TTL.String()
+		s.TTL, s.TTLFrom = e.TTL.String(), optional(e.TTLFrom)
 	}
 	return s
 }
@@ -171,7 +172,7 @@ func (s *Schedule) compiled(tenant jobs.Tenant, key jobs.Key) (*schedule.Schedul
 	for _, t := range []struct {
 		from *time.Time
 		to   *time.Time
-	}{{s.Start, &d.Policy.Start}, {s.End, &d.Policy.End}, {s.First, &d.Policy.First}} {
+	}{{s.Start, &d.Policy.Start}, {s.End, &d.Policy.End}, {s.First, &d.Policy.First}, {s.TTLFrom, &d.TTLFrom}} {
 		if t.from != nil {
 			*t.to = *t.from
 		}

@@ -58,7 +58,7 @@ func walk(s *schedule.Schedule, after time.Time, most int) (list []time.Time) {
 func checkSettings(t *testing.T, cells []string) {
 	t.Helper()
 	written := at(t, "2026-11-21T00:00:00Z")
-	d := &kernel.Definition{Tenant: "default", Key: "report", Kind: kernel.Recurring, Anchor: written}
+	d := &kernel.Definition{Tenant: "default", Key: "report", Kind: kernel.Recurring, Anchor: written, TTLFrom: written}
 	for _, setting := range strings.Split(cells[0], "; ") {
 		name, value, _ := strings.Cut(setting, ": ")
 		span, _ := time.ParseDuration(value)

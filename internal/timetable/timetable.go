@@ -39,8 +39,8 @@ func specOf(d *kernel.Definition) (schedule.Spec, error) {
 	p := &d.Policy
 	s := schedule.Spec{Expr: p.Schedule, Zone: p.Zone, Start: p.Start, End: p.End, Anchor: d.Anchor, Key: string(d.Tenant) + "/" + string(d.Key), Due: p.First, Ended: d.Ended}
 	began := p.Start
-	if began.Before(d.Anchor) {
-		began = d.Anchor
+	if began.Before(d.TTLFrom) {
+		began = d.TTLFrom
 	}
 	if p.TTL > 0 && !began.IsZero() {
 		if end := began.Add(p.TTL); s.End.IsZero() || end.Before(s.End) {

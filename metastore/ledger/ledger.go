@@ -147,8 +147,8 @@ func (r *reader) schedules(ctx context.Context) (list []ledgerfile.Schedule, err
 	}
 	after := time.Time{}
 	add := func(e kernel.Earlier) {
-		if after.Before(e.Anchor) {
-			after = e.Anchor
+		if after.Before(e.SetAt) {
+			after = e.SetAt
 		}
 		list = append(list, ledgerfile.ScheduleOf(&e, after))
 		after = e.Until

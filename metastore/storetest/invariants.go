@@ -103,7 +103,7 @@ func invariants(t *testing.T, before, after rows) {
 			}
 			decided := row.Cursor
 			for _, e := range row.Undecided {
-				if !decided.Before(e.Until) || row.Anchor.Before(e.Until) {
+				if !decided.Before(e.Until) || row.SetAt.Before(e.Until) {
 					t.Errorf("job %s has a schedule that ended at %v, but all is decided until %v", row.Key, e.Until, decided)
 				}
 				decided = e.Until
