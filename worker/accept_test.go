@@ -20,6 +20,43 @@ import (
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
+// standing is the bus of a process that stands still between its answer to a push and what follows.
+type standing struct {
+	bus.Bus
+	still time.Duration
+}
+
+func (b standing) Accept(ctx context.Context, at bus.Address, fn func([]byte) ([]byte, func())) error {
+	return b.Bus.Accept(ctx, at, func(push []byte) ([]byte, func()) {
+		answer, then := fn(push)
+		return answer, func() { time.Sleep(b.still); then() }
+	})
+}
+
+// A worker that stands still after it has accepted a run begins it only if its lease has not expired meanwhile.
+func TestALateWorkerBeginsNothing(t *testing.T) {
+	for _, c := range []struct {
+		still  time.Duration
+		silent bool // no heartbeat renews the lease
+		begins bool
+	}{{lease - time.Second, true, true}, {lease + time.Second, true, false}, {lease + time.Second, false, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStage(t)
+			s.wrap = func(b bus.Bus) bus.Bus { return standing{b, c.still} }
+			ran := 0
+			w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { ran++; return nil }))
+			s.set(func(s *stage) { s.silent = c.silent })
+			run := s.started(w, "j")
+			s.push(w, run)
+			time.Sleep(c.still + time.Second)
+			synctest.Wait()
+			if began := ran == 1; began != c.begins {
+				t.Errorf("it stood still for %v, without a heartbeat %v: it began %v", c.still, c.silent, began)
+			}
+		})
+	}
+}
+
 // slowAnswers is a bus on which answers to pushes take a while to leave the worker's process.
 type slowAnswers struct {
 	bus.Bus

@@ -105,6 +105,17 @@ func (a *attempt) disown() {
 	}
 }
 
+// leased reports whether the lease of an attempt has certainly not expired: before that no handler begins. This process
+// may have stood still since the attempt was accepted.
+func (w *Worker) leased(a *attempt) bool {
+	return w.held.mayBegin(a, time.Now(), w.leader.leaseTime())
+}
+
+// fresh is leased with a third of a lease to spare: for an attempt that begins elsewhere.
+func (w *Worker) fresh(a *attempt) bool {
+	return time.Since(w.held.renewed(a)) <= w.leader.leaseTime()*2/3
+}
+
 // guard ends the context of an attempt whose job has LeaseCancel when its lease has expired as far as this worker can
 // know: no heartbeat that names it was answered for a lease less one heartbeat. The handler then has one heartbeat's
 // time to return before another worker starts the next attempt.

@@ -98,8 +98,9 @@ func (w *Worker) attend(living context.Context, a *attempt) {
 		w.returned(living, a)
 		w.held.drop(a)
 		return
-	case cause != nil || w.held.isClosed():
-		// The worker is draining: better another one begins this run than this one breaks it off.
+	case cause != nil || w.held.isClosed() || !w.leased(a):
+		// The worker is draining: better another one begins this run than this one breaks it off. Or the store may have
+		// taken the attempt away, and another worker begins the run.
 		a.comesBack()
 		a.finish = kernel.Finish{Outcome: kernel.OutcomeHandback, Error: jobs.ErrShutdown.Error()}
 		w.conclude(living, a)

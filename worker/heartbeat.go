@@ -43,6 +43,13 @@ func (l *leader) until(asked time.Time) time.Time {
 	return asked.Add(l.lease)
 }
 
+// leaseTime is how long leases last.
+func (l *leader) leaseTime() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lease
+}
+
 func (l *leader) answered(a bus.HeartbeatAnswer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -133,6 +140,9 @@ func (w *Worker) heartbeat(ctx context.Context) error {
 		w.rest(answer.Rest)
 		for _, s := range answer.Stop {
 			w.stop(ctx, s)
+		}
+		if w.remote != nil {
+			w.remote.renewed()
 		}
 		pause = time.Until(sent.Add(w.config.HeartbeatEvery))
 	}

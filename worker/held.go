@@ -175,6 +175,13 @@ func (h *held) renewed(a *attempt) time.Time {
 	return a.renewed
 }
 
+// mayBegin reports whether the handler of an attempt may begin: see dispatch.Receiver.MayBegin.
+func (h *held) mayBegin(a *attempt, at time.Time, lease time.Duration) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.receiver.MayBegin(h.stamp(a.renewed), h.stamp(at), lease)
+}
+
 // all returns every held attempt.
 func (h *held) all() []*attempt {
 	h.mu.Lock()

@@ -76,7 +76,8 @@ func (r *Remote) Poll(ctx context.Context, want int, got string, wait time.Durat
 }
 
 // next returns what a poll can be answered with now; over means that it is to be answered in any case. Otherwise rang
-// is closed when there may be more.
+// is closed when there may be more. What the store may have taken back since the last heartbeat is not given, and its
+// batch has no name meanwhile, so that no poll confirms it.
 func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string, rang <-chan struct{}, over bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -87,13 +88,23 @@ func (r *Remote) next(mine chan struct{}, want int) (list []Given, batch string,
 		over = over || t.stop != nil && t.given && !t.sent
 	}
 	r.batch = slices.DeleteFunc(r.batch, func(t *turn) bool { return r.turns[t.attempt.token] != t || t.stop != nil })
-	if len(r.batch) == 0 && len(r.queue) > 0 {
-		r.batch = slices.Clone(r.queue[:min(want, len(r.queue))])
-		r.queue = r.queue[len(r.batch):]
-		r.number = strings.ToLower(rand.Text()[:10])
-		for _, t := range r.batch {
-			t.given = true
+	if len(r.batch) == 0 {
+		r.queue = slices.DeleteFunc(r.queue, func(t *turn) bool {
+			t.given = len(r.batch) < want && r.worker.fresh(t.attempt)
+			if t.given {
+				r.batch = append(r.batch, t)
+			}
+			return t.given
+		})
+		if len(r.batch) > 0 {
+			r.number = strings.ToLower(rand.Text()[:10])
 		}
+	}
+	if slices.ContainsFunc(slices.Concat(r.batch, r.queue), func(t *turn) bool { return !r.worker.fresh(t.attempt) }) {
+		r.worker.heartbeatNow() // its answer renews the leases, or takes the attempts back
+	}
+	if slices.ContainsFunc(r.batch, func(t *turn) bool { return !r.worker.fresh(t.attempt) }) {
+		return nil, "", r.rang, over
 	}
 	for _, t := range r.batch {
 		g := Given{Run: t.attempt.in}

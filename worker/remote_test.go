@@ -392,6 +392,26 @@ func TestAnHTTPWorkerComesBackWithoutARun(t *testing.T) {
 	})
 }
 
+// A run of which the lease may have expired is given to no poll, whatever is known of it here. It is once a heartbeat has
+// renewed the lease.
+func TestAnHTTPWorkerIsGivenNothingThatItMayHaveLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		r, p := s.listed(worker.Config{}, jobs.Options{}, 1)
+		run := s.started(r, "j")
+		s.push(r, run)
+		wantGiven(t, "the first poll", p, run)
+		s.set(func(s *stage) { s.silent = true })
+		time.Sleep(12 * time.Second)
+		late := s.poll(r, 1, "other", 2*time.Second)
+		if got := late.given(); len(got) > 0 || late.batch != "" {
+			t.Errorf("the leader has not answered for 12 s, and a poll is given %v of batch %q", got, late.batch)
+		}
+		s.set(func(s *stage) { s.silent = false })
+		wantGiven(t, "the lease is renewed", s.poll(r, 1, late.batch, 4*time.Second), run)
+	})
+}
+
 // An HTTP worker that was asked to accept no new runs still has those that it lists.
 func TestAnHTTPWorkerThatRestsListsItsRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

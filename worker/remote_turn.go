@@ -99,6 +99,13 @@ func (r *Remote) unqueue(t *turn) {
 	r.queue, r.batch = slices.DeleteFunc(r.queue, is), slices.DeleteFunc(r.batch, is)
 }
 
+// renewed has the open poll look again: leases are renewed, or lost.
+func (r *Remote) renewed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ring()
+}
+
 // ring wakes the open poll. The lock is held.
 func (r *Remote) ring() {
 	close(r.rang)

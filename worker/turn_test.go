@@ -2,6 +2,7 @@ package worker
 
 import (
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -22,7 +23,7 @@ func TestWithdrawnTurns(t *testing.T) {
 	if list, _, _, _ := r.next(r.polling, 2); len(list) != 0 || r.slots != 2 {
 		t.Errorf("a poll gets %v, and there are %d slots", list, r.slots)
 	}
-	b := &turn{attempt: &attempt{token: token{jobs.ID{2}, 1}, in: &kernel.Run{}}}
+	b := &turn{attempt: &attempt{token: token{jobs.ID{2}, 1}, in: &kernel.Run{}, renewed: time.Now()}}
 	if !r.take(b) {
 		t.Fatal("it is not taken")
 	}

@@ -39,7 +39,9 @@ const (
 	// the attempt. An earlier one may still arrive.
 	FirstOnly Rule = iota
 	// Fresh: a push is accepted only within two thirds of a lease since the worker sent the last heartbeat that the
-	// leader had received. Pushes delayed for longer may be of attempts that have expired.
+	// leader had received, and its handler begins only within a lease since the last one that was answered. Pushes
+	// delayed for longer may be of attempts that have expired, and so may attempts whose process stood still after it
+	// had answered.
 	Fresh
 	// Sure: a leader pushes only while it has confirmed within a third of a lease that it leads. Workers that cannot
 	// reach the new leader would otherwise go on to receive attempts that the new leader has let expire.

@@ -143,7 +143,7 @@ var without = [numRules]struct {
 	want   string
 }{
 	FirstOnly:   {scenes[0], 2, "which is not its own any more"},
-	Fresh:       {scenes[3], 2, "which is not its own any more"},
+	Fresh:       {scenes[0], 1, "which is not its own any more"},
 	Sure:        {isolated, 2, "although its worker was answered"},
 	Grant:       {isolated, 3, "although its worker was answered"},
 	Once:        {scenes[0], 1, "begins twice"},

@@ -104,6 +104,12 @@ func (r *Receiver) Receive(a Attempt, able bool, now Stamp) (v Verdict, begin bo
 	return Began, true
 }
 
+// MayBegin reports whether the handler of an accepted attempt may begin: its lease, which was renewed at some time, has
+// certainly not expired. If it may not, another worker may have the run: the attempt is to be given back.
+func (r *Receiver) MayBegin(renewed, now Stamp, lease time.Duration) bool {
+	return r.rules.off(Fresh) || now-renewed < lease
+}
+
 // Forgo has an attempt never begin that is not held: it ended before its push came.
 func (r *Receiver) Forgo(a Attempt, now Stamp) {
 	if r.held[a] == nil {

@@ -96,10 +96,11 @@ const (
 	report
 	reported
 	hello
+	begins
 )
 
 func (k kind) String() string {
-	return [...]string{"push", "answer", "heartbeat", "heard", "commit", "result", "report", "reported", "hello"}[k]
+	return [...]string{"push", "answer", "heartbeat", "heard", "commit", "result", "report", "reported", "hello", "begins"}[k]
 }
 
 type message struct {
@@ -113,7 +114,7 @@ type message struct {
 	reports Heartbeat
 	stop    []Attempt
 	op      op
-	refused bool
+	refused bool // or given back: a report of an attempt that never began
 	copied  bool // a second copy
 }
 
@@ -363,6 +364,14 @@ func (w *world) drain() {
 	for len(w.queue) > 0 && w.fault == "" {
 		m := w.queue[0]
 		w.queue = w.queue[1:]
+		if m.kind == begins { // no message: but its process may stand still before it
+			if p := w.workers[m.worker]; w.choose(1) == 1 && p.frozen <= w.now {
+				p.frozen = w.now + leaseTicks + 1
+				w.say("worker %d is frozen before %s begins, until %d", p.id, name(m.a), p.frozen)
+			}
+			w.deliver(m)
+			continue
+		}
 		f := w.choose(doubled() + len(delays) - 1)
 		switch {
 		case f == asUsual:
@@ -431,7 +440,7 @@ func (w *world) deliver(m message) {
 		w.finishes(m)
 		return
 	}
-	if m.kind == push || m.kind == heard || m.kind == reported || m.kind == hello {
+	if m.kind == push || m.kind == heard || m.kind == reported || m.kind == hello || m.kind == begins {
 		p := w.workers[m.worker]
 		switch {
 		case p.dead:
@@ -490,18 +499,32 @@ func (w *world) receives(m message, crash bool) {
 			w.fail("worker %d has no slot for %s", p.id, name(m.a))
 		}
 		reply := message{kind: answer, term: m.term, worker: p.id, a: m.a, verdict: v}
-		if !w.rules.off(AnswerFirst) {
-			w.send(reply)
-		}
 		if begin {
-			w.begins(p, m.a, m.push)
+			p.renewed[m.a] = int(m.push.Heard / time.Second) // the leader had pushed after that
 		}
-		if crash || begin && w.scene.deadly && w.begun[m.a] == 1 && m.a.N == 1 {
+		if w.rules.off(AnswerFirst) && begin {
+			w.begins(p, m.a)
+		}
+		if crash {
 			w.kill(p)
+		}
+		if p.dead {
 			return
 		}
-		if w.rules.off(AnswerFirst) {
-			w.send(reply)
+		w.send(reply)
+		if begin && !w.rules.off(AnswerFirst) {
+			w.send(message{kind: begins, worker: p.id, a: m.a})
+		}
+	case begins:
+		switch {
+		case p.held[m.a] == nil || p.held[m.a].stray: // lost meanwhile
+			delete(p.strays, m.a)
+			p.Returned(m.a)
+		case p.MayBegin(stamp(p.renewed[m.a]), now, lease):
+			w.begins(p, m.a)
+		default:
+			p.Returned(m.a)
+			w.send(message{kind: report, worker: p.id, a: m.a, refused: true})
 		}
 	}
 }
@@ -512,7 +535,7 @@ func (p *process) excused() bool {
 }
 
 // begins checks what must hold when a handler begins.
-func (w *world) begins(p *process, a Attempt, in Push) {
+func (w *world) begins(p *process, a Attempt) {
 	w.say("worker %d begins %s", p.id, name(a))
 	w.begun[a]++
 	r := w.rows[runOf(a)]
@@ -523,7 +546,9 @@ func (w *world) begins(p *process, a Attempt, in Push) {
 		w.fail("worker %d begins %s, which is not its own any more", p.id, name(a))
 	}
 	p.ends[a] = w.now + w.scene.takes
-	p.renewed[a] = int(in.Heard / time.Second) // the leader had pushed after that
+	if w.scene.deadly && w.begun[a] == 1 && a.N == 1 {
+		w.kill(p)
+	}
 }
 
 // works is a worker's second.
@@ -719,8 +744,8 @@ func (w *world) onlyLost() bool {
 func (w *world) finishes(m message) {
 	r := &w.rows[runOf(m.a)]
 	if !r.ready && !r.done && r.n == m.a.N {
-		w.say("worker %d reports %s", m.worker, name(m.a))
-		r.done = true
+		w.say("worker %d reports %s, given back %v", m.worker, name(m.a), m.refused)
+		r.ready, r.done = m.refused, !m.refused
 		w.ended(m.a)
 	}
 	w.send(message{kind: reported, worker: m.worker, a: m.a})
