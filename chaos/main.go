@@ -208,6 +208,7 @@ func (c *campaign) play(ctx context.Context, s *system) error {
 	if _, err := s.read(ctx, "9-end", all); err != nil {
 		return err
 	}
+	setup.Repairs = s.repairs()
 	return judge.WriteSetup(s.records, setup)
 }
 
@@ -253,6 +254,16 @@ func (s *system) attempts() (n int) {
 	for _, name := range names {
 		if raw, err := os.ReadFile(name); err == nil {
 			n += bytes.Count(raw, []byte(`{"what":"`+judge.Start+`"`))
+		}
+	}
+	return n
+}
+
+// repairs is how many times sweeps have found ready runs that the leader had lost, by the logs of all control planes.
+func (s *system) repairs() (n int) {
+	for _, node := range s.nodes {
+		if raw, err := os.ReadFile(node.log); err == nil {
+			n += bytes.Count(raw, []byte("the leader had lost ready runs"))
 		}
 	}
 	return n

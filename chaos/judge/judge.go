@@ -33,6 +33,10 @@ func Judge(c *Case) *Verdict {
 	slices.SortStableFunc(c.History, func(a, b Op) int { return cmp.Compare(a.Invoked.Mono, b.Invoked.Mono) })
 	j.index()
 	j.data()
+	j.v.looked(Forgotten, 1)
+	for range s.Repairs {
+		j.v.found(Forgotten, Finding{Expected: "no ready run is lost", Found: "a sweep has found some: see the logs of the control planes"})
+	}
 	if len(c.Stores) > 0 {
 		j.decided()
 		j.requests()

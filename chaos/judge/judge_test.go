@@ -295,6 +295,7 @@ func TestBreaches(t *testing.T) {
 			r.State, r.Attempt, r.Moves, r.Ended, r.Result = "Enqueued", 0, r.Moves[:1], none, nil
 			l.hush()
 		}},
+		{"the leader had lost a ready run", []string{Forgotten}, func(l *life) { l.c.Setup.Repairs = 1 }},
 		{"a run of a dead worker is Processing for ever", []string{Stuck}, func(l *life) {
 			r := l.orphaned(1)
 			l.unwrite(func(line *Line) bool { return line.Run == r.ID && line.Attempt > 1 })

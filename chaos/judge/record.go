@@ -215,6 +215,9 @@ type Setup struct {
 	Healed Moment `json:"healed"` // nothing was done to the system after that
 	// Faults that were to be done at least; a Case with fewer is no data.
 	Faults int `json:"faults"`
+	// Repairs is how many times sweeps have found ready runs that the leader had lost, by the logs of all control planes:
+	// what carillon_dispatch_repairs_total counts, over all lives of their processes.
+	Repairs int `json:"repairs,omitempty"`
 	// Lease is how long an attempt is its worker's after the worker's last heartbeat, and Heartbeat how often one
 	// comes. 0 = 15 s and 3 s, as they are.
 	Lease     time.Duration `json:"lease,omitempty"`

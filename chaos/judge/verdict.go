@@ -20,6 +20,7 @@ const (
 	Illegal     = "illegal"        // a step that no run may take; what was final and changed; an attempt that was taken away for no reason
 	Stuck       = "stuck"          // not final in the end
 	Stale       = "stale accepted" // an attempt that was over changed something
+	Forgotten   = "forgotten"      // a ready run that the leader had lost, until its sweep found it
 	NoData      = "no data"        // there was nothing to judge by
 )
 
@@ -35,6 +36,7 @@ var promises = []struct{ name, promise string }{
 	{Illegal, "P6: runs take the steps of the table, and final is final"},
 	{Stuck, "P4 P7: every run comes to its end"},
 	{Stale, "P5: a finished attempt changes nothing"},
+	{Forgotten, "P4: the leader knows every run that can start: its sweep has nothing to mend"},
 	{NoData, "there is something to judge by"},
 }
 
