@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -24,6 +25,8 @@ type Config struct {
 	Raising sync.Locker
 	// MaxEntry is how many bytes an entry may have, unless one command has more. Default 4 MiB.
 	MaxEntry int
+	// Largest is how many bytes the log takes in an entry; 0 = any. A command that needs more is refused.
+	Largest int
 }
 
 // reads is the reads of the rows.
@@ -113,6 +116,9 @@ func (r *Replica) propose(parts []proposed, batch []kernel.Envelope) []proposed 
 	if len(batch) <= maxCommands {
 		r.room = AppendEntry(r.room[:0], r.cfg.Machine.InForce(), batch)
 		if len(r.room) <= r.cfg.MaxEntry || len(batch) == 1 {
+			if n := len(r.room); r.cfg.Largest > 0 && n > r.cfg.Largest {
+				return append(parts, proposed{batch: batch, Pending: tooLarge{n, r.cfg.Largest}})
+			}
 			entry := bytes.Clone(r.room)
 			r.cfg.Machine.own.note(entry, batch)
 			return append(parts, proposed{batch, entry, r.cfg.Log.Append(entry)})
@@ -122,11 +128,21 @@ func (r *Replica) propose(parts []proposed, batch []kernel.Envelope) []proposed 
 	return r.propose(r.propose(parts, batch[:half]), batch[half:])
 }
 
+// tooLarge is an entry that the log does not take.
+type tooLarge struct{ size, most int }
+
+func (l tooLarge) Wait() (any, error) {
+	return nil, kernel.Refuse(jobs.Exhausted, "not done: the change needs %d bytes in the log, and the store takes at most %d: ask for less at once, "+
+		"or raise max_allowed_packet of the database and restart the servers", l.size, l.most)
+}
+
 // answer waits for the outcome of a part.
 func (r *Replica) answer(p proposed) []metastore.Result {
 	answer, err := p.Wait()
 	if err != nil {
-		r.cfg.Machine.own.take(p.entry) // a later apply decodes the entry
+		if p.entry != nil {
+			r.cfg.Machine.own.take(p.entry) // a later apply decodes the entry
+		}
 		return metastore.Refused(p.batch, err)
 	}
 	switch a := answer.(type) {

@@ -58,6 +58,8 @@ type dialect struct {
 	fence func(ctx context.Context, tx *sql.Tx) error
 	// lock lets one process at a time change tables.
 	lock func(ctx context.Context, db *sql.DB) (unlock func() error, err error)
+	// packet returns how many bytes a statement, or a row of an answer, may have; nil = any. It refuses too few.
+	packet func(ctx context.Context, db *sql.DB) (int, error)
 	// examine returns what the database keeps of what it acknowledges.
 	examine func(ctx context.Context, db *sql.DB) (durability string, err error)
 }

@@ -263,12 +263,13 @@ func (s *Store) writeStale(ctx context.Context, term uint64, o *stale) error {
 				return err
 			}
 		}
-		if len(rows) == 0 {
-			return nil
+		for part := range slices.Chunk(rows, historyRows) { // a statement that is prepared has at most 65,535 arguments
+			query, args := s.dialect.storing("carillon_live", liveColumns, part, "")
+			if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+				return err
+			}
 		}
-		query, args := s.dialect.storing("carillon_live", liveColumns, rows, "")
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
+		return nil
 	})
 	for _, name := range names {
 		if err == nil {

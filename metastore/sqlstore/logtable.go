@@ -32,7 +32,7 @@ func taken(err error) bool {
 
 // Insert adds rows. A statement with a row whose number is taken adds none of its rows.
 func (l logTable) Insert(ctx context.Context, rows []dblog.Row) (done bool, now time.Time, err error) {
-	one := "SELECT ? AS seq, ? AS term, ? AS prev, ? AS hash, ? AS entry"
+	one := "SELECT ? AS seq, ? AS term, CAST(? AS BINARY) AS prev, CAST(? AS BINARY) AS hash, CAST(? AS BINARY) AS entry"
 	if l.s.dialect == postgres {
 		one = "SELECT ?::bigint AS seq, ?::bigint AS term, ?::bytea AS prev, ?::bytea AS hash, ?::bytea AS entry"
 	}

@@ -81,6 +81,12 @@ var mariadb = &dialect{
 		var n int
 		return tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM carillon_log WHERE seq >= (SELECT MAX(l.seq) FROM carillon_log l) FOR UPDATE NOWAIT").Scan(&n)
 	},
+	packet: func(ctx context.Context, db *sql.DB) (most int, err error) {
+		if err = db.QueryRowContext(ctx, "SELECT @@max_allowed_packet").Scan(&most); err == nil && most < leastPacket {
+			err = fmt.Errorf("max_allowed_packet of this MariaDB is %d bytes: at least %d are required, 16777216 are its default", most, leastPacket)
+		}
+		return most, err
+	},
 	examine: func(ctx context.Context, db *sql.DB) (string, error) {
 		var flush, doublewrite, readOnly, version string
 		err := db.QueryRowContext(ctx, "SELECT @@innodb_flush_log_at_trx_commit, @@innodb_doublewrite, @@read_only, version()").Scan(&flush, &doublewrite, &readOnly, &version)
@@ -93,6 +99,14 @@ var mariadb = &dialect{
 		return mariadbKeeps(flush, doublewrite), nil
 	},
 }
+
+// A statement, an argument or a row that is longer than max_allowed_packet fails. The driver writes the arguments of a
+// statement into its text, with each quote and backslash twice, and prepares it if it is too long then.
+const (
+	leastPacket = 4 << 20  // a part of a snapshot may have 1 MiB, which may be twice as long in a statement
+	packetRest  = 64 << 10 // what a row has beside its longest value
+	packetShare = 4        // the part of a packet that the entries of one statement have
+)
 
 // mariadbInstant is a time from Unix nanoseconds.
 func mariadbInstant(nanos string) string {

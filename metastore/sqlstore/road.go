@@ -105,7 +105,7 @@ func databaseAddress(raw string) string {
 		return ""
 	}
 	if u.Scheme == "mariadb" || u.Scheme == "mysql" {
-		if c, err := mariadbConfig(u, silence); err == nil && c.Net == "tcp" {
+		if c, err := mariadbConfig(u, Config{silence: silence}); err == nil && c.Net == "tcp" {
 			return c.Addr
 		}
 		return ""

@@ -72,13 +72,13 @@ type Config struct {
 	liveEvery     time.Duration                           // how often some of carillon_live are written; default: liveEvery
 	pooled        bool                                    // there is a pooler in front of PostgreSQL
 	generic       bool                                    // PostgreSQL plans each statement once
+	prepared      bool                                    // MariaDB prepares each statement, as the driver does with long ones
 	through       func(driver.Connector) driver.Connector // the way to the database, but of the session; nil = directly
 	wires         *wires                                  // of all connections; nil = they are not known
 }
 
 const (
-	// maxEntry is how long an entry of the log may be: a database reads and writes several at once, and MySQL refuses
-	// statements of more than max_allowed_packet, often 16 MiB.
+	// maxEntry is how long an entry of several commands may be: a database reads and writes several entries at once.
 	maxEntry = 1 << 20
 	// logConnections are those of the log: one statement writes at a time, and another may read.
 	logConnections = 3
@@ -104,6 +104,7 @@ type Store struct {
 	logger     *slog.Logger
 	episodes   *episode.Log
 	durability string
+	packet     int // how many bytes the database takes at once; 0 = any
 	machine    *replica.Machine
 	history    *history
 	live       live
@@ -233,6 +234,11 @@ func (s *Store) begin(ctx context.Context) (err error) {
 	if s.durability, err = s.dialect.examine(ctx, s.db); err != nil {
 		return err
 	}
+	if s.dialect.packet != nil {
+		if s.packet, err = s.dialect.packet(ctx, s.db); err != nil {
+			return err
+		}
+	}
 	if s.durability != durable {
 		s.logger.Warn("the database does not keep all it acknowledges", "database", s.dialect.name, "lost", s.durability)
 	}
@@ -255,13 +261,17 @@ func (s *Store) load(ctx context.Context) (err error) {
 	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail, Diverged: func(err error) { log.Load().ReadAgain(err) },
 		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter, Changed: changed})
 	s.log = dblog.New(dblog.Config{Database: logTable{s, s.logDB}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
-		Forget: s.history.forget, Settled: s.history.settled, Alone: s.session.alone, Lease: s.cfg.leaseTime})
+		Forget: s.history.forget, Settled: s.history.settled, Alone: s.session.alone, Lease: s.cfg.leaseTime, Statement: s.packet / packetShare})
 	log.Store(s.log)
 	context.AfterFunc(s.broken, func() { _ = s.log.Close() })
 	if s.now = s.cfg.Now; s.now == nil {
 		s.now = s.log.Now
 	}
-	s.Replica = replica.New(replica.Config{Machine: s.machine, Log: s.log, Now: s.now, MaxEntry: maxEntry})
+	largest := 0
+	if s.packet > 0 {
+		largest = s.packet - packetRest
+	}
+	s.Replica = replica.New(replica.Config{Machine: s.machine, Log: s.log, Now: s.now, MaxEntry: maxEntry, Largest: largest})
 	return s.beginFollowing(ctx)
 }
 
@@ -370,7 +380,7 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 		c.DialFunc = pgconn.DialFunc(cfg.wires.dial(dialing(c.DialFunc)))
 		return postgres, cfg.pool(stdlib.GetConnector(*c)), nil
 	case "mariadb", "mysql":
-		c, err := mariadbConfig(u, cfg.silence)
+		c, err := mariadbConfig(u, cfg)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -401,7 +411,7 @@ type driverLog struct{ *slog.Logger }
 func (l driverLog) Print(v ...any) { l.Debug("database driver", "err", fmt.Sprint(v...)) }
 
 // mariadbConfig is the driver's configuration, from a URL.
-func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
+func mariadbConfig(u *url.URL, cfg Config) (*mysql.Config, error) {
 	query := u.Query()
 	var own []string
 	for _, name := range []string{"socket", "tls"} {
@@ -422,14 +432,14 @@ func mariadbConfig(u *url.URL, silence time.Duration) (*mysql.Config, error) {
 		c.Net, c.Addr = "unix", own[0]
 	}
 	c.TLSConfig = own[1]
-	c.InterpolateParams = true // one round trip for each statement
+	c.InterpolateParams = !cfg.prepared // one round trip for each statement
 	c.Collation = "utf8mb4_bin"
 	c.MaxAllowedPacket = 0 // the server's limit
 	// The clock is read as a local time, and an hour of local time may come twice. A server's default could let
 	// statements read uncommitted rows; the two have different names for that setting. MySQL lacks the rest, and
 	// takes it for a comment, as MariaDB does with the other.
 	c.Params = map[string]string{"@carillon": fmt.Sprintf("1, time_zone = '+00:00' /*!80000 , transaction_isolation = 'REPEATABLE-READ' */ "+
-		"/*M! , tx_isolation = 'REPEATABLE-READ', idle_transaction_timeout = %d */", max(0, int(silence.Seconds())))}
+		"/*M! , tx_isolation = 'REPEATABLE-READ', idle_transaction_timeout = %d */", max(0, int(cfg.silence.Seconds())))}
 	return c, nil
 }
 

@@ -111,3 +111,12 @@ func led(t testing.TB, c Config) *Store {
 	leading(t, s)
 	return s
 }
+
+// TestMariaDBPrepared is a part of TestMariaDB with statements that the driver prepares, as it does with long ones:
+// arguments go another way then.
+func TestMariaDBPrepared(t *testing.T) {
+	tests.Long(t)
+	storetest.Sample(t, tests.Size(40, 8, 1), func(t *testing.T) storetest.Harness {
+		return harness(t, Config{URL: sqltest.MariaDB.New(t), prepared: true}, storetest.NewClock())
+	})
+}

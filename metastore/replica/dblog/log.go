@@ -31,6 +31,8 @@ type Config struct {
 	// Alone reports whether no other node can have taken the lease before its end, for databases that allow that.
 	// Default: none can.
 	Alone func() bool
+	// Statement is how many bytes of entries are written at once, unless one entry has more. Default 4 MiB, and not more.
+	Statement int
 	// Lease is how long a leader leads without an answer of the database. Default DefaultLease.
 	Lease time.Duration
 }
@@ -111,7 +113,7 @@ func New(c Config) *Log {
 	if c.Alone == nil {
 		c.Alone = func() bool { return true }
 	}
-	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	c.Lease, c.Statement = cmp.Or(c.Lease, DefaultLease), min(cmp.Or(c.Statement, atOnce), atOnce)
 	l := &Log{cfg: c, db: c.Database, nonce: rand.Text(), turn: make(turn, 1), episodes: episode.New(c.Logger)}
 	l.ctx, l.stop = context.WithCancel(context.Background())
 	return l
@@ -222,7 +224,7 @@ func (l *Log) next() (uint64, []*pending) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n, size := 0, 0
-	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].entry) <= atOnce) {
+	for n < len(l.queue) && (n == 0 || size+len(l.queue[n].entry) <= l.cfg.Statement) {
 		size += len(l.queue[n].entry)
 		n++
 	}
