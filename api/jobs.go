@@ -39,15 +39,32 @@ func answerJob(j ops.Job, err error) (*jobAnswer, error) {
 func etag(revision uint64) string { return strconv.Quote(strconv.FormatUint(revision, 10)) }
 
 type listJobsInput struct {
-	App    string `query:"app" maxLength:"200" doc:"Only jobs of this worker group."`
-	Tag    string `query:"tag" maxLength:"200" doc:"Only jobs with this tag."`
-	Bundle string `query:"bundle" maxLength:"200" doc:"Only jobs of this bundle."`
-	Match  string `query:"match" maxLength:"200" doc:"Only jobs whose key matches; * is any text." example:"billing.*"`
-	Q      string `query:"q" maxLength:"200" doc:"Part of the key, the name, the description or a tag."`
-	Kind   string `query:"kind" enum:"recurring,triggered"`
-	Paused string `query:"paused" enum:"true,false" doc:"Only paused jobs, or only the others."`
-	After  string `query:"after" maxLength:"200" doc:"Keys after this one."`
-	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+	App    string   `query:"app" maxLength:"200" doc:"Only jobs of this worker group."`
+	Tag    string   `query:"tag" maxLength:"200" doc:"Only jobs with this tag."`
+	Bundle string   `query:"bundle" maxLength:"200" doc:"Only jobs of this bundle."`
+	Match  string   `query:"match" maxLength:"200" doc:"Only jobs whose key matches; * is any text." example:"billing.*"`
+	Q      string   `query:"q" maxLength:"200" doc:"Part of the key, the name, the description or a tag."`
+	Kind   string   `query:"kind" enum:"recurring,triggered"`
+	Paused string   `query:"paused" enum:"true,false" doc:"Only paused jobs, or only the others."`
+	State  jobState `query:"state" doc:"Only jobs in this state; of those that a job is in, also if it is not the first."`
+	After  string   `query:"after" maxLength:"200" doc:"Keys after this one."`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"100"`
+}
+
+// jobState is a state of jobs in a query.
+type jobState string
+
+// Schema describes it to clients. The name is huma's.
+func (jobState) Schema(huma.Registry) *huma.Schema {
+	return &huma.Schema{Type: huma.TypeString, Enum: jobStates()}
+}
+
+// jobStates returns the states of jobs for a schema.
+func jobStates() (names []any) {
+	for _, c := range ops.Conditions() {
+		names = append(names, string(c))
+	}
+	return names
 }
 
 type jobList struct {
@@ -344,7 +361,8 @@ func (a *API) resumeJob(ctx context.Context, in *resumeInput) (*resumeAnswer, er
 }
 
 func (a *API) listJobs(ctx context.Context, in *listJobsInput) (*struct{ Body jobList }, error) {
-	q := ops.JobQuery{App: in.App, Tag: in.Tag, Bundle: in.Bundle, Match: in.Match, Text: in.Q, After: jobs.Key(in.After), Limit: in.Limit, Next: 1}
+	q := ops.JobQuery{App: in.App, Tag: in.Tag, Bundle: in.Bundle, Match: in.Match, Text: in.Q, State: ops.Condition(in.State),
+		After: jobs.Key(in.After), Limit: in.Limit, Next: 1}
 	q.Kind = kindOf(in.Kind)
 	if in.Paused != "" {
 		q.Paused = new(in.Paused == "true")

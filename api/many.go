@@ -14,16 +14,18 @@ import (
 
 // JobFilter selects jobs. At least one field is required.
 type JobFilter struct {
-	App    string `json:"app,omitempty" maxLength:"200" doc:"Jobs of this worker group."`
-	Tag    string `json:"tag,omitempty" maxLength:"200" doc:"Jobs with this tag."`
-	Match  string `json:"match,omitempty" maxLength:"200" doc:"Jobs whose key matches; * is any text." example:"billing.*"`
-	Q      string `json:"q,omitempty" maxLength:"200" doc:"Part of the key, the name, the description or a tag."`
-	Kind   string `json:"kind,omitempty" enum:"recurring,triggered"`
-	Paused *bool  `json:"paused,omitempty" doc:"Only paused jobs, or only the others."`
+	App    string   `json:"app,omitempty" maxLength:"200" doc:"Jobs of this worker group."`
+	Tag    string   `json:"tag,omitempty" maxLength:"200" doc:"Jobs with this tag."`
+	Match  string   `json:"match,omitempty" maxLength:"200" doc:"Jobs whose key matches; * is any text." example:"billing.*"`
+	Q      string   `json:"q,omitempty" maxLength:"200" doc:"Part of the key, the name, the description or a tag."`
+	Kind   string   `json:"kind,omitempty" enum:"recurring,triggered"`
+	Paused *bool    `json:"paused,omitempty" doc:"Only paused jobs, or only the others."`
+	State  jobState `json:"state,omitempty" doc:"Only jobs in this state."`
 }
 
 func (f *JobFilter) query() ops.JobQuery {
-	return ops.JobQuery{App: f.App, Tag: f.Tag, Match: f.Match, Text: f.Q, Kind: kindOf(f.Kind), Paused: f.Paused}
+	return ops.JobQuery{App: f.App, Tag: f.Tag, Match: f.Match, Text: f.Q, Kind: kindOf(f.Kind), Paused: f.Paused,
+		State: ops.Condition(f.State)}
 }
 
 // RunFilter selects runs. At least one field is required.

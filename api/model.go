@@ -356,6 +356,8 @@ type Job struct {
 	Words      string            `json:"words,omitempty" doc:"The schedule in plain text."`
 	Next       []time.Time       `json:"next" nullable:"false" doc:"Next due times."`
 	Silent     string            `json:"silent,omitempty" doc:"Why these due times would not get runs now."`
+	State      string            `json:"state,omitempty" doc:"The most important of what keeps it from running as its settings say, or active."` // of jobStates
+	States     []string          `json:"states,omitempty" nullable:"false" doc:"All of these, if there are several."`
 	Finished   bool              `json:"finished,omitempty" doc:"Its schedule has no due time left."`
 	Trouble    string            `json:"trouble,omitempty" doc:"Why its schedule is invalid."`
 	Warnings   []string          `json:"warnings,omitempty" doc:"What the schedule may mean without its author's intent."`
@@ -384,6 +386,14 @@ func jobOf(j ops.Job) Job {
 		out.Edited = []string{}
 	}
 	out.Stopped = when(j.Stopped)
+	if j.Known {
+		out.State = string(j.State())
+	}
+	if len(j.Conditions) > 1 {
+		for _, c := range j.Conditions {
+			out.States = append(out.States, string(c))
+		}
+	}
 	if p := j.Paused; p != nil {
 		out.Paused = &Pause{Reason: p.Why(), By: p.By, At: p.At, Until: when(p.Until)}
 	}

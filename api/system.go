@@ -95,7 +95,7 @@ type Share struct {
 
 // Attention is a problem that needs attention.
 type Attention struct {
-	Kind   string     `json:"kind" enum:"clock,no_worker,alarm,stuck,failing,gave_up,lost,outbox,audit,endless,missed,trouble,paused"`
+	Kind   string     `json:"kind" enum:"clock,no_worker,alarm,stopped,stuck,failing,gave_up,lost,outbox,audit,endless,missed,trouble,paused"`
 	Text   string     `json:"text" doc:"One sentence that names the job, run or worker, if there is one."`
 	Job    jobs.Key   `json:"job,omitempty"`
 	Run    string     `json:"run,omitempty" format:"uuid"`

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -33,6 +34,7 @@ const (
 	Clock       AttentionKind = "clock"     // the leader's clock was set, and is not followed yet
 	NoWorker    AttentionKind = "no_worker" // runs are ready, and no worker runs them
 	Alarmed     AttentionKind = "alarm"     // alarms are open, or a target does not accept messages about them
+	Unserving   AttentionKind = "stopped"   // jobs are stopped: no online worker of their app has them any more
 	Stuck       AttentionKind = "stuck"     // a handler was asked to stop and has not returned
 	Failing     AttentionKind = "failing"   // the last runs of a job failed for good, or one fails again and again
 	GaveUp      AttentionKind = "gave_up"   // a job has paused itself because its runs failed
@@ -45,7 +47,7 @@ const (
 	Paused      AttentionKind = "paused"    // a job has been paused for a day, without an end
 )
 
-var urgency = []AttentionKind{Clock, NoWorker, Alarmed, Stuck, Failing, GaveUp, Lost, Undelivered, AuditSinks, Endless, Unfired, Trouble, Paused}
+var urgency = []AttentionKind{Clock, NoWorker, Alarmed, Unserving, Stuck, Failing, GaveUp, Lost, Undelivered, AuditSinks, Endless, Unfired, Trouble, Paused}
 
 const (
 	maxAttention = 20
@@ -191,11 +193,7 @@ func (l *look) runs() {
 			continue
 		}
 		key := of[0].Key
-		var good metastore.Page
-		good, l.err = l.o.store.Runs(l.ctx, metastore.RunQuery{Tenant: l.who.tenant(), Job: key, State: jobs.Succeeded, From: l.now.Add(-recently), Limit: 1})
-		if len(good.Runs) > 0 {
-			of = slices.DeleteFunc(of, func(run *kernel.Run) bool { return !run.Ended.After(good.Runs[0].Ended) })
-		}
+		of, l.err = l.o.sinceSuccess(l.ctx, l.who, of)
 		if n := len(of); n >= inARow {
 			said[key] = true
 			l.add(Attention{Kind: Failing, Job: key, Run: of[0].ID, N: n, Since: of[n-1].Ended}, "The last %d runs of %s failed for good.", n, key)
@@ -229,7 +227,11 @@ func (l *look) jobs() {
 		l.err = err
 		return
 	}
+	stopped := map[string][]*kernel.Definition{}
 	for _, d := range list {
+		if !d.Stopped.IsZero() && !d.Policy.Disabled {
+			stopped[d.App] = append(stopped[d.App], d)
+		}
 		if _, err := l.o.next(d, global, l.now); err != nil {
 			l.add(Attention{Kind: Trouble, Job: d.Key, N: 1, Since: d.Edited}, "The schedule of %s is invalid: %v.", d.Key, err)
 		}
@@ -241,6 +243,16 @@ func (l *look) jobs() {
 		}
 		if !d.Missed.IsZero() {
 			late = append(late, d)
+		}
+	}
+	for _, app := range slices.Sorted(maps.Keys(stopped)) {
+		of := stopped[app]
+		a := Attention{Kind: Unserving, N: len(of), Since: of[0].Stopped}
+		if len(of) == 1 {
+			a.Job = of[0].Key
+			l.add(a, "%s is stopped: no online worker of the app %s has it any more.", a.Job, app)
+		} else {
+			l.add(a, "%s and %s are stopped: no online worker of the app %s has them any more.", of[0].Key, count(len(of)-1, "other job"), app)
 		}
 	}
 	slices.SortStableFunc(late, func(a, b *kernel.Definition) int { return b.Missed.Compare(a.Missed) })

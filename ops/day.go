@@ -197,7 +197,7 @@ func (d *days) plan(def *kernel.Definition, row *DayRow) {
 		return
 	}
 	same := sameTimes{p.Schedule, p.Zone, strings.Join(p.Calendars, "\x00"), p.Start, p.End, p.Gap, p.Twice}
-	alone := def.Paused != nil || p.TTL != 0 || def.FixedDelay() || !schedule.SameForAll(p.Schedule)
+	alone := def.Paused != nil || !def.Stopped.IsZero() || p.TTL != 0 || def.FixedDelay() || !schedule.SameForAll(p.Schedule)
 	planned, known := d.known[same]
 	if !known || alone {
 		from := d.now
@@ -206,7 +206,7 @@ func (d *days) plan(def *kernel.Definition, row *DayRow) {
 		}
 		planned = make([]int, len(d.Hours))
 		if d.looked > dayLook || !d.walk(def, from, d.end().Add(-1), func(due time.Time, n int) {
-			if def.Silent(d.global, due) == "" {
+			if Silence(def, d.global, due) == "" {
 				planned[d.hour(due)] += n
 			}
 		}) {

@@ -174,10 +174,15 @@ func (o *Ops) change(ctx context.Context, who Who, c kernel.Command) (Job, error
 	if err != nil {
 		return Job{}, err
 	}
+	standing, err := o.conditioner(ctx, who, global)
+	if err != nil {
+		return Job{}, err
+	}
 	effect, err := o.apply(ctx, who, c)
 	if err != nil {
 		return Job{}, err
 	}
 	job := o.job(effect.Definition(), global, 1)
+	job.Conditions, job.Known = standing.of(job.Definition), true
 	return job, after(o.warnFamily(ctx, &job))
 }

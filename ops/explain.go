@@ -17,6 +17,7 @@ import (
 type Explanation struct {
 	Job     Job
 	Text    []string
+	Why     []string           // the part of Text that says what keeps it from running, without its pause and debug mode
 	Missed  []*kernel.Missed   // the latest due times without a run, newest first
 	Live    map[jobs.State]int // its unfinished runs
 	Workers int                // workers that have the job
@@ -61,15 +62,13 @@ func (o *Ops) Explain(ctx context.Context, who Who, key jobs.Key) (Explanation, 
 		return Explanation{}, err
 	}
 	workers := o.live.Workers(who.tenant())
-	for _, w := range workers {
-		if w.Serves(job.Definition) && w.App == job.App && !w.Leaving {
-			e.Workers++
-		}
-	}
+	e.Workers = servers(workers, job.Definition)
 	e.held(global, o.Now())
+	held := len(e.Text)
 	e.waiting(queued.Runs, workers)
 	e.gates(queued.Runs, global)
 	e.retries(failed.Runs, global)
+	e.Why = e.Text[held:len(e.Text):len(e.Text)]
 	e.due()
 	for _, m := range e.Missed {
 		e.add("%s from %s to %s passed without a run: %s.", count(int(m.Count), "due time"), clock(m.From), clock(m.To), whys[m.Reason])

@@ -2,6 +2,7 @@ package ops
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -74,7 +75,7 @@ func (o *Ops) runQuery(ctx context.Context, who Who, f RunFilter) (metastore.Run
 
 // Any reports whether it filters at all.
 func (q *JobQuery) Any() bool {
-	return q.App != "" || q.Text != "" || q.Tag != "" || q.Bundle != "" || q.Match != "" || q.Kind != 0 || q.Paused != nil
+	return q.App != "" || q.Text != "" || q.Tag != "" || q.Bundle != "" || q.Match != "" || q.Kind != 0 || q.Paused != nil || q.State != ""
 }
 
 // selects reports whether a job passes the filters that the store does not know.
@@ -83,16 +84,44 @@ func (q *JobQuery) selects(o *Ops, d *kernel.Definition) bool {
 		(q.Match == "" || metastore.MatchesKey(q.Match, d.Key)) && (q.Paused == nil || paused(d, o.Now()) == *q.Paused)
 }
 
+// in reports whether conditions are those of the filter.
+func (q *JobQuery) in(list []Condition) bool {
+	if q.State == Active {
+		return len(list) == 0
+	}
+	return slices.Contains(list, q.State)
+}
+
+// checkState refuses what is no state.
+func (q *JobQuery) checkState() error {
+	if q.State != "" && !slices.Contains(Conditions(), q.State) {
+		return kernel.Invalid("invalid state %.20q: want one of %q", string(q.State), Conditions())
+	}
+	return nil
+}
+
 // selected lists the jobs that a filter selects, by key. Its page is not obeyed.
 func (o *Ops) selected(ctx context.Context, who Who, q JobQuery) ([]*kernel.Definition, error) {
-	if err := metastore.CheckMatch(q.Match); err != nil {
+	if err := errors.Join(metastore.CheckMatch(q.Match), q.checkState()); err != nil {
 		return nil, err
+	}
+	in := func(*kernel.Definition) bool { return true }
+	if q.State != "" {
+		global, err := o.store.Global(ctx, who.tenant())
+		if err != nil {
+			return nil, err
+		}
+		standing, err := o.conditioner(ctx, who, global)
+		if err != nil {
+			return nil, err
+		}
+		in = func(d *kernel.Definition) bool { return q.in(standing.of(d)) }
 	}
 	rows, err := o.store.Definitions(ctx, metastore.DefinitionQuery{Tenant: who.tenant(), App: q.App})
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(rows), func(d *kernel.Definition) bool { return !q.selects(o, d) }), nil
+	return slices.DeleteFunc(slices.Clone(rows), func(d *kernel.Definition) bool { return !q.selects(o, d) || !in(d) }), nil
 }
 
 // searchable returns the jobs of a list that declare all arguments of a query as searchable. Without such jobs the query

@@ -87,7 +87,7 @@ func (l *outlook) gather(rows []*kernel.Definition) {
 	known := map[sameTimes]*cohort{}
 	for _, d := range rows {
 		p := &d.Policy
-		if p.Schedule == "" || p.Disabled || d.Gone() || d.Waits() || d.Paused != nil && d.Paused.Until.IsZero() {
+		if p.Schedule == "" || p.Disabled || d.Gone() || d.Waits() || !d.Stopped.IsZero() || d.Paused != nil && d.Paused.Until.IsZero() {
 			continue
 		}
 		alone := d.Paused != nil || p.Jitter != 0 || p.Early != 0 || p.TTL != 0 || !schedule.SameForAll(p.Schedule)

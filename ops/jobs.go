@@ -22,6 +22,9 @@ type Job struct {
 	Trouble  string        // why its schedule is invalid, or ""
 	Warnings []string      // what the schedule may mean without its author's intent
 	Finished bool          // its schedule has no due time left
+	// Conditions are why it does not run as its settings say, most important first; only of Ops.Job and Ops.Jobs.
+	Conditions []Condition
+	Known      bool // the conditions are
 
 	global *kernel.Global
 }
@@ -57,6 +60,7 @@ type JobQuery struct {
 	Match  string      // a pattern of keys, such as billing.*
 	Kind   kernel.Kind // 0 = both
 	Paused *bool       // only those that are paused now, or only the others
+	State  Condition   // only those in this condition; Active = in none
 	After  jobs.Key    // page: keys after this one
 	Limit  int         // 0 = all
 	Next   int         // number of due times of each
@@ -70,7 +74,7 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err := checkNext(q.Next); err != nil {
 		return nil, false, err
 	}
-	if err := errors.Join(kernel.CheckText("job key", string(q.After)), metastore.CheckMatch(q.Match)); err != nil {
+	if err := errors.Join(kernel.CheckText("job key", string(q.After)), metastore.CheckMatch(q.Match), q.checkState()); err != nil {
 		return nil, false, err
 	}
 	// One row beyond the limit shows whether a page follows. A search reads all jobs: they are few.
@@ -86,14 +90,20 @@ func (o *Ops) Jobs(ctx context.Context, who Who, q JobQuery) (list []Job, more b
 	if err != nil {
 		return nil, false, err
 	}
+	standing, err := o.conditioner(ctx, who, global)
+	if err != nil {
+		return nil, false, err
+	}
 	for _, d := range rows {
-		if !q.selects(o, d) {
+		if !q.selects(o, d) || q.State != "" && !q.in(standing.of(d)) {
 			continue
 		}
 		if q.Limit > 0 && len(list) == q.Limit {
 			return list, true, nil
 		}
-		list = append(list, o.job(d, global, q.Next))
+		job := o.job(d, global, q.Next)
+		job.Conditions, job.Known = standing.of(d), true
+		list = append(list, job)
 	}
 	return list, false, nil
 }
@@ -124,9 +134,25 @@ func (o *Ops) shown(ctx context.Context, who Who, d *kernel.Definition, next int
 	if err != nil {
 		return Job{}, err
 	}
+	standing, err := o.conditioner(ctx, who, global)
+	if err != nil {
+		return Job{}, err
+	}
 	job := o.job(d, global, next)
+	job.Conditions, job.Known = standing.of(d), true
 	return job, errors.Join(o.warnHandler(ctx, who, &job), o.warnFamily(ctx, &job))
 }
+
+// Silence is why a due time of a job would not get a run; "" = it would. The due times of a stopped job are not decided
+// before a worker has it again.
+func Silence(d *kernel.Definition, g *kernel.Global, due time.Time) kernel.Reason {
+	if why := d.Silent(g, due); why != "" || d.Stopped.IsZero() {
+		return why
+	}
+	return silentStopped
+}
+
+const silentStopped = kernel.Reason(IsStopped)
 
 func (o *Ops) job(d *kernel.Definition, g *kernel.Global, next int) Job {
 	job := Job{Definition: d, global: g}
@@ -157,7 +183,7 @@ func (o *Ops) job(d *kernel.Definition, g *kernel.Global, next int) Job {
 		job.Finished = true
 	}
 	if len(job.Next) > 0 {
-		job.Silent = d.Silent(g, job.Next[0])
+		job.Silent = Silence(d, g, job.Next[0])
 	}
 	return job
 }

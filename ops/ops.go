@@ -91,6 +91,7 @@ type Ops struct {
 	authenticates bool
 	http          func(string, []byte) (string, error)
 	seen          lately[[]Attention]
+	ailing        lately[ailing]
 	ahead         forecasts
 	exporting     sync.Mutex // held while a ledger is exported
 	forecastWork  time.Duration

@@ -80,6 +80,10 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	if err != nil {
 		return Job{}, let, err
 	}
+	standing, err := o.conditioner(ctx, who, global)
+	if err != nil {
+		return Job{}, let, err
+	}
 	batch := []kernel.Envelope{o.envelope(who, kernel.Resume{Key: key})}
 	let.Backfilled = f.before()
 	parts := f.commands()
@@ -91,6 +95,7 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 		return Job{}, let, err
 	}
 	job := o.job(results[0].Definition(), global, 1)
+	job.Conditions, job.Known = standing.of(job.Definition), true
 	if err := o.warnFamily(ctx, &job); err != nil || len(parts) == 0 {
 		return job, let, after(err)
 	}

@@ -74,7 +74,7 @@ func (o *Ops) Soon(ctx context.Context, who Who, n int) (soon []Job, all int, er
 			if d.Policy.Schedule == "" {
 				continue
 			}
-			if at, _ := o.next(d, global, now); !at.IsZero() && d.Silent(global, at) == "" {
+			if at, _ := o.next(d, global, now); !at.IsZero() && Silence(d, global, at) == "" {
 				list = append(list, candidate{at, d})
 			}
 		}

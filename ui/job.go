@@ -24,7 +24,8 @@ import (
 // jobPage is the page of one job.
 type jobPage struct {
 	jobRow
-	Held                  bool // debug mode holds its runs
+	Held                  bool     // debug mode holds its runs
+	Why                   []string // what keeps it from running
 	Fires                 []fire
 	Recent                []runRow
 	Spark                 template.HTML
@@ -98,13 +99,18 @@ func (u *UI) job(r *http.Request, v visitor) (answer, error) {
 	p.First = time.Time{}
 	for i := range p.Fires {
 		f := &p.Fires[i]
-		if f.Silent = job.Definition.Silent(global, f.At); f.Silent == "" && p.First.IsZero() {
+		if f.Silent = ops.Silence(job.Definition, global, f.At); f.Silent == "" && p.First.IsZero() {
 			p.First = f.At
 		}
 	}
 	if p.Alarms, err = u.jobAlarms(ctx, v, key); err != nil {
 		return answer{}, err
 	}
+	explained, err := u.ops.Explain(ctx, v.Who, key)
+	if err != nil {
+		return answer{}, err
+	}
+	p.Why = explained.Why
 	p.Held = !p.Recurring && global.TriggeredDebug.On
 	u.snippets(&p, r)
 	return answer{page: "job", title: string(key), data: p}, nil

@@ -77,10 +77,10 @@ func (f jobFilter) query() (ops.JobQuery, error) {
 	}
 	switch f.State {
 	case "":
-	case "paused", "active":
-		q.Paused = new(f.State == "paused")
 	default:
-		return q, kernel.Invalid("invalid state %.20q: want paused or active", f.State)
+		if q.State = ops.Condition(f.State); !slices.Contains(ops.Conditions(), q.State) {
+			return q, kernel.Invalid("invalid state %.20q: want one of %q", f.State, ops.Conditions())
+		}
 	}
 	return q, nil
 }
@@ -100,6 +100,42 @@ type jobRow struct {
 	Last      *kernel.Run // the latest run that has started
 	Zones     []string    // those in which a pause may end
 	Back      string
+}
+
+// conditionWords are the conditions of jobs as tags and filters show them: the word, the tone, the sentence.
+var conditionWords = map[ops.Condition][3]string{
+	ops.BadSchedule: {"invalid schedule", "bad", "Its schedule is invalid: it does not fire"}, ops.IsDisabled: {"disabled", "warn", "Each run is skipped"},
+	ops.IsSuspended: {"suspended", "warn", "The tenant is suspended"}, ops.IsPaused: {"paused", "warn", ""},
+	ops.InDebug:   {"debug", "warn", "Debug mode holds its runs"},
+	ops.IsStopped: {"stopped", "bad", "No online worker of its app has the job any more: it does not fire"},
+	ops.Unserved:  {"no worker", "bad", "No online worker has the job: its runs wait"},
+	ops.IsFull:    {"full", "warn", "Runs wait for a slot of a limit"}, ops.IsFailing: {"failing", "bad", "Its last runs failed for good, or one fails again and again"},
+	ops.IsFinished: {"finished", "", "Its schedule has no due time left"}, ops.Active: {"active", "", ""},
+}
+
+// conditionTag is a condition of a job as a tag.
+type conditionTag struct{ Word, Tone, Title string }
+
+// Tags are the conditions that the column of the next due time does not show.
+func (r jobRow) Tags() (tags []conditionTag) {
+	for _, c := range r.Conditions {
+		switch c {
+		case ops.IsPaused, ops.IsDisabled, ops.IsFinished, ops.InDebug, ops.IsSuspended, ops.BadSchedule:
+			continue
+		}
+		w := conditionWords[c]
+		tags = append(tags, conditionTag{w[0], w[1], w[2]})
+	}
+	return tags
+}
+
+// States are the choices of the filter of states.
+func (p jobList) States() (list [][2]string) {
+	for _, c := range append([]ops.Condition{ops.Active}, ops.Conditions()[:len(ops.Conditions())-1]...) {
+		word := conditionWords[c][0]
+		list = append(list, [2]string{string(c), strings.ToUpper(word[:1]) + word[1:]})
+	}
+	return list
 }
 
 // Spark draws its last runs.
@@ -145,7 +181,7 @@ func (u *UI) jobs(r *http.Request, v visitor) (answer, error) {
 
 func (u *UI) jobRow(j ops.Job, v visitor, back string) jobRow {
 	row := jobRow{Job: j, visitor: v, Recurring: j.Kind == kernel.Recurring, Asks: j.Kind == kernel.Triggered, Zones: zones(j.Definition.Policy.Zone), Back: back}
-	if len(j.Next) > 0 {
+	if len(j.Next) > 0 && !j.Is(ops.IsStopped) { // what is due while it is stopped is decided afterwards
 		row.First = j.Next[0]
 	}
 	if p := j.Definition.Paused; p != nil && (p.Until.IsZero() || u.ops.Now().Before(p.Until)) {

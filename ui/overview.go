@@ -78,7 +78,7 @@ type urgent struct {
 // urgentOf links a problem to the run, the job, or the list where a user can act on it.
 func urgentOf(a ops.Attention) urgent {
 	w := urgent{Attention: a, Tone: "bad", Path: "/workers"}
-	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused automatically", ops.Lost: "worker lost",
+	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Unserving: "stopped", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused automatically", ops.Lost: "worker lost",
 		ops.Undelivered: "refused", ops.Clock: "clock", ops.AuditSinks: "audit export", ops.Endless: "long-running",
 		ops.Unfired: "missed", ops.Alarmed: "alarm", ops.Trouble: "schedule", ops.Paused: "paused"}[a.Kind]
 	if a.Kind == ops.Paused || a.Kind == ops.Unfired {
@@ -87,6 +87,8 @@ func urgentOf(a ops.Attention) urgent {
 	switch {
 	case a.Kind == ops.Undelivered:
 		w.Path = "/outbox"
+	case a.Kind == ops.Unserving && a.Job == "":
+		w.Path = "/jobs?state=" + string(ops.IsStopped)
 	case a.Target != "":
 		w.Path = "/alarms/targets/" + a.Target
 	case a.Kind == ops.Alarmed:

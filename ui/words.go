@@ -23,6 +23,7 @@ func (u *UI) functions() template.FuncMap {
 		"ago":    u.ago,
 		"since":  func(t time.Time) string { return rough(max(0, u.ops.Now().Sub(t))) },
 		"stamp":  stamp,
+		"timed":  timed,
 		"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) },
 		"long":   long,
 		"pretty": pretty,
@@ -206,3 +207,22 @@ func main() {
 	}
 	log.Fatal(err)
 }`
+
+// stamped finds the times in the texts of ops.
+var stamped = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`)
+
+// timed is a text of ops in which times are shown in the reader's zone.
+func timed(text string) template.HTML {
+	var b strings.Builder
+	for {
+		at := stamped.FindStringIndex(text)
+		if at == nil {
+			break
+		}
+		b.WriteString(template.HTMLEscapeString(text[:at[0]]))
+		t, _ := time.Parse(time.RFC3339, text[at[0]:at[1]]) // the zero time, if it is none
+		fmt.Fprintf(&b, `<time datetime="%s" data-abs>%s</time>`, text[at[0]:at[1]], stamp(t))
+		text = text[at[1]:]
+	}
+	return template.HTML(b.String() + template.HTMLEscapeString(text)) //nolint:gosec // escaped above
+}

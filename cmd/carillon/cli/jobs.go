@@ -76,16 +76,16 @@ func decoded[T any](items []json.RawMessage) ([]T, error) {
 }
 
 func (a *asker) jobsList() *cobra.Command {
-	var app, tag, bundle, match, text, kind string
+	var app, tag, bundle, match, text, kind, state string
 	var paused bool
 	var every watch
 	var c *cobra.Command
 	c = &cobra.Command{Use: "list", Short: "List jobs by key", Args: none,
-		Example: lines("carillon jobs list", "carillon jobs list --app billing --search charge", "carillon jobs list -o name", "carillon jobs list --watch"),
+		Example: lines("carillon jobs list", "carillon jobs list --app billing --search charge", "carillon jobs list --state stopped", "carillon jobs list -o name", "carillon jobs list --watch"),
 		RunE: a.does(func(ctx context.Context, _ []string) error {
 			return a.watched(ctx, every, func(ctx context.Context) (view, error) {
 				q := url.Values{}
-				for name, text := range map[string]string{"app": app, "tag": tag, "bundle": bundle, "match": match} {
+				for name, text := range map[string]string{"app": app, "tag": tag, "bundle": bundle, "match": match, "state": state} {
 					set(q, name, text)
 				}
 				set(q, "q", text)
@@ -116,32 +116,25 @@ func (a *asker) jobsList() *cobra.Command {
 	c.Flags().StringVar(&text, "search", "", "part of the key, the name, the description or a tag")
 	c.Flags().StringVar(&kind, "kind", "", "only recurring or only triggered jobs")
 	c.Flags().BoolVar(&paused, "paused", false, "only paused jobs; --paused=false: only the others")
+	c.Flags().StringVar(&state, "state", "", "only jobs in this state: "+strings.Join(jobStates, ", "))
 	complete(c, "kind", choices("recurring", "triggered"))
+	complete(c, "state", choices(jobStates...))
 	every.addFlag(c)
 	return c
 }
+
+// jobStates are the names of a job's states.
+var jobStates = func() (names []string) {
+	for _, c := range ops.Conditions() {
+		names = append(names, string(c))
+	}
+	return names
+}()
 
 func set(q url.Values, name, text string) {
 	if text != "" {
 		q.Set(name, text)
 	}
-}
-
-// standing is a job's state for a table.
-func standing(j *api.Job) string {
-	switch {
-	case j.Trouble != "":
-		return "trouble"
-	case value(j.Disabled):
-		return "disabled"
-	case j.Paused != nil:
-		return "paused"
-	case j.Stopped != nil:
-		return "stopped"
-	case j.Silent != "":
-		return "silent"
-	}
-	return "active"
 }
 
 func jobTable(p *page, list []api.Job) {
@@ -163,7 +156,7 @@ func jobTable(p *page, list []api.Job) {
 		if len(j.Next) > 0 && (j.Silent == "" || j.Paused != nil && j.Paused.Until != nil) {
 			next = p.ago(&j.Next[0])
 		}
-		rows = append(rows, []string{string(j.Key), j.Kind, j.App, p.state(standing(j)), or(clean(when), "-"), or(next, "-"), short(value(j.Description))})
+		rows = append(rows, []string{string(j.Key), j.Kind, j.App, p.state(j.State), or(clean(when), "-"), or(next, "-"), short(value(j.Description))})
 	}
 	p.table([]string{"KEY", "KIND", "APP", "STATE", "SCHEDULE", "NEXT", "DESCRIPTION"}, rows)
 }
@@ -229,7 +222,7 @@ func (a *asker) jobsShow() *cobra.Command {
 }
 
 func jobPage(p *page, j *api.Job) {
-	state := p.state(standing(j))
+	state := p.state(or(strings.Join(j.States, ", "), j.State))
 	if j.Silent != "" && j.Paused == nil {
 		state += ": does not fire (" + j.Silent + ")"
 	}
@@ -392,7 +385,7 @@ func (a *asker) jobsResume() *cobra.Command {
 				return a.many(ctx, &m, "jobs/resume", "resume", "resumed", "", body)
 			}
 			return a.change(ctx, args[0], "resume", body, func(p *page, j *api.ResumedJob) {
-				p.line("%s is %s", j.Key, p.state(standing(&j.Job)))
+				p.line("%s is %s", j.Key, p.state(j.State))
 				if j.Released > 0 || j.Discarded > 0 {
 					p.line("waiting runs: %d released, %d discarded", j.Released, j.Discarded)
 				}

@@ -165,7 +165,8 @@ const (
 var stateColours = map[string]string{
 	jobs.Succeeded.String(): green, jobs.Processing.String(): cyan, jobs.Failed.String(): yellow, jobs.Terminated.String(): red,
 	jobs.Cancelled.String(): faint, jobs.Skipped.String(): faint,
-	"paused": yellow, "disabled": faint, "trouble": red, "leaving": yellow, "silent": yellow,
+	"paused": yellow, "disabled": faint, "trouble": red, "leaving": yellow, "debug": yellow, "suspended": yellow,
+	"stopped": red, "no_worker": red, "failing": red, "full": yellow, "finished": faint,
 	"ERROR": red, "WARN": yellow, "DEBUG": faint,
 }
 
