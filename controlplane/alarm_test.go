@@ -384,7 +384,7 @@ func TestAlarmOfAGap(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.store = h.full
-		h.must(kernel.Fire{Key: "tick", Job: d.UID, Revision: d.Revision, Global: g.Revision, Term: s.Term, From: d.Cursor, To: d.Cursor.Add(10 * time.Minute), Origin: kernel.FromCron})
+		h.must(kernel.Fire{Key: "tick", Job: d.UID, Revision: d.Revision, Global: g.Revision, Term: s.Term, From: d.Cursor, To: d.Cursor.Add(10 * time.Minute)})
 		h.start()
 		time.Sleep(time.Minute)
 		p.want(t, "after a change of leader", "The ledger of job tick has a gap")

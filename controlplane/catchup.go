@@ -52,25 +52,20 @@ func catchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Mis
 		as.Policy.Misfire, as.Policy.Early = by, 0 // only the leader begins early
 		e := &entry{def: &as, schedule: s}
 		e.next, _ = s.Next(d.Since())
-		decided := decide(e, &none, closed, now)
-		if len(decided) == 0 {
+		f, ok := decide(e, &none, closed, now)
+		if !ok {
 			return fired, missed, nil
 		}
-		batch := make([]kernel.Envelope, len(decided))
-		for i, f := range decided {
-			f.Term = term
-			batch[i] = kernel.Envelope{ID: jobs.NewID(now), Tenant: d.Tenant, Actor: "leader:restore", Command: f}
-			fired += len(f.Due)
-			for _, m := range f.Missed {
-				missed += m.Count
-			}
+		f.Term = term
+		fired += len(f.Due)
+		for _, m := range f.Missed {
+			missed += m.Count
 		}
-		for _, r := range store.Apply(ctx, batch) {
-			if r.Err != nil {
-				return fired, missed, r.Err
-			}
-			d = r.Definition()
+		r := store.Apply(ctx, []kernel.Envelope{{ID: jobs.NewID(now), Tenant: d.Tenant, Actor: "leader:restore", Command: f}})[0]
+		if r.Err != nil {
+			return fired, missed, r.Err
 		}
+		d = r.Definition()
 	}
 	return fired, missed, ctx.Err()
 }

@@ -225,7 +225,7 @@ func TestHangfire1929(t *testing.T) {
 			t.Fatal(err)
 		}
 		due := time.Date(2000, 2, 1, 0, 0, 0, 0, time.UTC)
-		fire := kernel.Fire{Key: "monthly", Job: d.UID, Revision: d.Revision, Global: g.Revision, Term: s.Term, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: kernel.FromCron}
+		fire := kernel.Fire{Key: "monthly", Job: d.UID, Revision: d.Revision, Global: g.Revision, Term: s.Term, From: d.Cursor, To: due, Due: []time.Time{due}}
 		if r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: "node:n1", Command: fire}})[0]; jobs.CodeOf(r.Err) != jobs.Conflict {
 			t.Errorf("a fire of %v at %v is answered with %v", due, time.Now(), r.Err)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/episode"
@@ -100,15 +101,17 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 	for i, e := range due {
 		g, calendars := cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant)
 		based[i] = basisOf(fireOf(e.def, g, calendars), term)
-		for _, f := range decide(e, g, calendars, now) {
-			f.Term = term
-			envelope := cp.envelope(e.def.Tenant, f)
-			if cp.cfg.Membership != nil {
-				envelope.Actor = "member:" + cp.cfg.Node
-			}
-			batch = append(batch, envelope)
-			owner = append(owner, i)
+		f, ok := decide(e, g, calendars, now)
+		if !ok {
+			continue
 		}
+		f.Term = term
+		envelope := cp.envelope(e.def.Tenant, f)
+		if cp.cfg.Membership != nil {
+			envelope.Actor = "member:" + cp.cfg.Node
+		}
+		batch = append(batch, envelope)
+		owner = append(owner, i)
 	}
 	if sabotage.Off(sabotage.Cursor) {
 		cp.applyFires(ctx, batch)
@@ -187,71 +190,84 @@ func (cp *ControlPlane) applyFires(ctx context.Context, batch []kernel.Envelope)
 	return cp.cfg.Leader.Apply(ctx, batch)
 }
 
-// decide decides the due times of a job up to now: the rules of misfire, pause and debug mode.
-func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) []kernel.Fire {
+// decide decides the due times of a job up to now: the rules of misfire, pause and debug mode. It reports whether there
+// is anything to decide.
+func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) (kernel.Fire, bool) {
 	d := e.def
 	if len(d.Undecided) > 0 {
-		return []kernel.Fire{settle(d, g, c)}
+		return settle(d, g, c), true
 	}
 	f := fireOf(d, g, c)
 	calendars, _ := c.Named(d.Policy.Calendars)
 	by := now.Add(d.Policy.Early)
-	late := f
-	late.Origin, f.Origin = kernel.FromMisfire, kernel.FromCron
+	var newest newestLate
 	due, ok := e.next, !e.next.IsZero()
-	var previous, last time.Time // the two due times looked at last
-	for looked := 0; ok && !due.After(by) && looked < fireLook && len(f.Due)+len(late.Due) < fireRuns; looked++ {
-		if d.FixedDelay() && len(f.Due)+len(late.Due) > 0 {
+	looked := 0
+	for ; ok && !due.After(by) && len(f.Due) < fireRuns && (looked < fireLook || newest.first()); looked++ {
+		if d.FixedDelay() && len(f.Due) > 0 {
 			break // the next one counts from the end of this run
 		}
-		silent := silence(d, g, calendars, due)
-		switch {
-		case silent != "" && len(f.Due) == 0:
-			miss(&late, due, silent)
+		switch silent := silence(d, g, calendars, due); {
 		case silent != "":
-			// A silent due time after some that were not: the ranges of a Fire come before its runs, so the next pass
-			// continues from here.
-			return fires(late, f)
+			miss(&f, due, silent)
 		case now.Sub(due) <= g.Late():
 			f.Due = append(f.Due, due)
 		case d.Policy.Misfire == jobs.MisfireAll && !sabotage.Off(sabotage.FireAll):
-			if len(late.Missed) > 0 {
-				return fires(late, f)
-			}
-			late.Due = append(late.Due, due)
+			f.Due, f.Late = append(f.Due, due), f.Late+1
 		default:
-			if len(late.Due) > 0 {
-				return fires(late, f)
-			}
-			miss(&late, due, kernel.MissedLate)
-		}
-		if len(f.Due) == 0 {
-			late.To = due
+			newest.found(&f, due, looked)
+			miss(&f, due, kernel.MissedLate)
 		}
 		f.To = due
-		if len(f.Due) == 0 {
-			previous, last = last, due
-		}
 		due, ok = e.schedule.Next(due)
 	}
-	// fire_once: the newest due time that was late fires after all. It is the newest if a due time that is not late
-	// follows it, or none.
-	if n := len(late.Missed); n > 0 && d.Policy.Misfire == jobs.MisfireOnce && !(d.FixedDelay() && len(f.Due) > 0) {
-		if m := &late.Missed[n-1]; m.Reason == kernel.MissedLate && (len(f.Due) > 0 || !ok || due.After(by)) {
-			late.Due = append(late.Due, m.To)
-			if m.Count--; m.Count == 0 {
-				late.Missed = late.Missed[:n-1]
-			} else {
-				m.To = previous
-			}
-		}
+	if d.Policy.Misfire == jobs.MisfireOnce && len(f.Due) == 0 && !newest.due.IsZero() {
+		newest.fire(&f, !ok || due.After(by))
 	}
-	return fires(late, f)
+	return f, f.To.After(f.From)
+}
+
+// newestLate is the newest due time of a decision that comes too late: fire_once fires it after all, unless one on time
+// follows.
+type newestLate struct {
+	due    time.Time
+	place  int       // how many due times were looked at before it
+	before time.Time // the one before it, or where the decision begins
+	missed time.Time // the one before it in its range
+	ranges int       // how many ranges the decision has with its own
+}
+
+// found notes a late due time that is about to be in the last range of a fire.
+func (l *newestLate) found(f *kernel.Fire, due time.Time, place int) {
+	was := l.due
+	*l = newestLate{due: due, place: place, before: f.To, ranges: len(f.Missed) + 1}
+	if n := len(f.Missed); n > 0 && f.Missed[n-1].Reason == kernel.MissedLate {
+		l.missed, l.ranges = was, n
+	}
+}
+
+// first reports whether the decision begins with it, so that nothing would be decided if it were left to the next.
+func (l *newestLate) first() bool { return !l.due.IsZero() && l.place == 0 }
+
+// fire fires the newest late due time if the decision has looked at all of them. Otherwise a newer one may follow: the
+// decision ends before it, and the next one begins with it.
+func (l *newestLate) fire(f *kernel.Fire, all bool) {
+	if !all {
+		f.Missed = f.Missed[:l.ranges]
+		f.To = l.before
+	} else {
+		f.Due, f.Late = []time.Time{l.due}, 1
+	}
+	if m := &f.Missed[l.ranges-1]; m.Count > 1 {
+		m.To, m.Count = l.missed, m.Count-1
+	} else {
+		f.Missed = slices.Delete(f.Missed, l.ranges-1, l.ranges)
+	}
 }
 
 // fireOf returns a fire without decisions.
 func fireOf(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kernel.Fire {
-	f := kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: g.Revision, From: d.Cursor, To: d.Cursor, Origin: kernel.FromCron}
+	f := kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: g.Revision, From: d.Cursor, To: d.Cursor}
 	if c != nil {
 		f.Calendars = c.Revision
 	}
@@ -296,22 +312,10 @@ func settle(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kerne
 	return f
 }
 
-// fires returns the commands of a decision: first what was late or silent, then what is on time.
-func fires(late, f kernel.Fire) []kernel.Fire {
-	var out []kernel.Fire
-	if late.To.After(late.From) {
-		out = append(out, late)
-		f.From = late.To
-	}
-	if len(f.Due) > 0 {
-		out = append(out, f)
-	}
-	return out
-}
-
 // miss adds a due time to the ranges of a fire.
 func miss(f *kernel.Fire, due time.Time, why kernel.Reason) {
-	if n := len(f.Missed); n > 0 && f.Missed[n-1].Reason == why {
+	n := len(f.Missed)
+	if fired := len(f.Due); n > 0 && f.Missed[n-1].Reason == why && (fired == 0 || f.Due[fired-1].Before(f.Missed[n-1].From)) {
 		f.Missed[n-1].To, f.Missed[n-1].Count = due, f.Missed[n-1].Count+1
 		return
 	}

@@ -18,7 +18,7 @@ type Misfire string
 
 // What happens to missed due times.
 const (
-	MisfireOnce Misfire = "fire_once" // the newest fires; the ledger records the others as missed
+	MisfireOnce Misfire = "fire_once" // the newest fires, unless one on time comes with it; the ledger records the others as missed
 	MisfireAll  Misfire = "fire_all"  // all of them fire
 	MisfireSkip Misfire = "skip"      // none of them fires; the ledger records them as missed
 )

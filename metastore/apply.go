@@ -52,6 +52,8 @@ type change struct {
 	*numbers
 	effect kernel.Effect
 	final  []*kernel.Run // with followers, or of batches: see followed
+
+	misfires bool // a decision that has misfires beside what is on time: see ringAll
 }
 
 func (c *change) apply() error {

@@ -44,8 +44,12 @@ func (c *change) fire(k kernel.Fire) error {
 		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is a due time of an earlier schedule, which was changed at %v", k.Key, k.Due[0], row.SetAt)
 	}
 	d := *row
-	for i := range k.Missed {
-		c.miss(&d, k.Missed[i])
+	due := k.Due
+	for _, m := range k.Missed {
+		for len(due) > 0 && due[0].Before(m.From) {
+			d.Cursor, due = due[0], due[1:]
+		}
+		c.miss(&d, m)
 	}
 	d.Cursor = k.To
 	for len(d.Undecided) > 0 && !d.Cursor.Before(d.Undecided[0].Until) {
@@ -56,9 +60,13 @@ func (c *change) fire(k kernel.Fire) error {
 		c.effect.Definitions = append(c.effect.Definitions, &d)
 		return nil
 	}
-	var runs []*kernel.Run
-	for _, due := range k.Due {
-		run := c.fresh(&d, k.Origin)
+	var misfires, onTime []*kernel.Run
+	for i, due := range k.Due {
+		origin := kernel.FromCron
+		if i < k.Late {
+			origin = kernel.FromMisfire
+		}
+		run := c.fresh(&d, origin)
 		run.ID, run.Due, run.Args = kernel.DueID(d.Tenant, d.UID, due, 0, 0), due, d.Policy.Args
 		run.Place = placed(&d, nil, run.Args)
 		c.gatesOf(&d, run)
@@ -72,17 +80,41 @@ func (c *change) fire(k kernel.Fire) error {
 			d.Executions++
 			run.Execution = d.Executions
 		}
-		runs = append(runs, run)
+		if i < k.Late {
+			misfires = append(misfires, run)
+		} else {
+			onTime = append(onTime, run)
+		}
 		if d.FixedDelay() {
 			d.Running = run.ID
 		}
 	}
 	c.tx.Put(&d)
 	c.effect.Definitions = append(c.effect.Definitions, &d)
-	for _, run := range runs {
-		if err := c.ring(&d, run); err != nil {
+	return c.ringAll(&d, misfires, onTime)
+}
+
+// ringAll begins the runs of one decision: those on time first, so that misfires take no slot from them. Only where a
+// newer run replaces older ones, the order of due times decides. Several came together because the scheduler was late:
+// once the first has its slots, the others queue for them instead of being skipped for it.
+func (c *change) ringAll(d *kernel.Definition, misfires, onTime []*kernel.Run) error {
+	c.misfires = len(misfires) > 0
+	for _, run := range onTime {
+		run.Late = len(onTime) > 1
+	}
+	all := append(onTime, misfires...)
+	if d.Policy.Overlap == jobs.OverlapReplace {
+		all = append(misfires, onTime...)
+	}
+	together := false
+	for _, run := range all {
+		if together && run.Terms.Overlap != jobs.OverlapReplace {
+			run.Terms.Overlap = jobs.OverlapQueue
+		}
+		if err := c.ring(d, run); err != nil {
 			return err
 		}
+		together = together || run.Holds
 	}
 	return nil
 }

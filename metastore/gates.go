@@ -139,6 +139,9 @@ func (c *change) occupy(name string, run *kernel.Run) {
 	if g.Taken++; isPart(run) {
 		g.Spend(c.at)
 	}
+	if run.Late {
+		g.Late++
+	}
 	c.tx.Put(&g)
 }
 
@@ -250,7 +253,13 @@ func (c *change) enter(run *kernel.Run, from jobs.State) error {
 	switch full := c.full(run, !run.First); {
 	case full == "":
 		c.take(run)
-	case run.First || !c.blocked(full, run):
+	case run.First:
+		c.wait(full, run)
+	case c.behind(full, run):
+		run.First = !run.Late
+		c.wait(full, run)
+	case !c.blocked(full, run):
+		run.First = run.Origin == kernel.FromCron && c.misfires
 		c.wait(full, run)
 	default:
 		skipped, err := run.Skip(c.at, kernel.ByOverlap, full)
@@ -268,6 +277,19 @@ func (c *change) enter(run *kernel.Run, from jobs.State) error {
 		c.alarm(kernel.GateRef(run.Tenant, run.Waits))
 	}
 	return nil
+}
+
+// behind reports whether a due time finds a gate full only because of late runs: it would have a slot there without
+// them. So it waits, before those that wait, and is never skipped for one of them.
+func (c *change) behind(full string, run *kernel.Run) bool {
+	if !run.Origin.Automatic() {
+		return false
+	}
+	g, first := c.gate(full, run), c.tx.First(kernel.GateRef(run.Tenant, full))
+	if g.Limit > 0 && g.Taken-g.Late >= g.Limit || g.Late == 0 && first == nil {
+		return false
+	}
+	return first == nil || first.Late
 }
 
 // blocked reports whether a new run is skipped at a full gate.
@@ -394,6 +416,9 @@ func (c *change) touch(name string, run *kernel.Run) {
 func (c *change) vacate(name string, run *kernel.Run) {
 	g := *c.gate(name, run)
 	g.Taken = max(0, g.Taken-1)
+	if run.Late {
+		g.Late = max(0, g.Late-1)
+	}
 	c.tx.Put(&g)
 }
 

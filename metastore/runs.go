@@ -204,7 +204,7 @@ func (c *change) fresh(d *kernel.Definition, origin kernel.Origin) *kernel.Run {
 	}
 	run := &kernel.Run{
 		Tenant: d.Tenant, Job: d.UID, Key: d.Key, App: d.App, Kind: d.Kind, Revision: d.Revision, Handler: jobs.Key(p.Handler), Work: p.Work(),
-		Origin: origin, Actor: c.env.Actor, Priority: p.Priority,
+		Origin: origin, Actor: c.env.Actor, Priority: p.Priority, Late: origin == kernel.FromMisfire || origin == kernel.FromBackfill,
 		Terms: kernel.Terms{Retries: p.Retries, RetryDelay: p.RetryDelay, RetryDelayMax: p.RetryDelayMax, Timeout: p.Timeout,
 			OnLost: p.OnLost, LeaseLost: p.LeaseLost, Overlap: p.Overlap, Failing: p.Failing()},
 	}

@@ -246,5 +246,5 @@ func (d *fixture) miss(key jobs.Key, n int, why kernel.Reason) {
 	first, last := d.now.Add(time.Minute), d.now.Add(time.Duration(n)*time.Minute)
 	d.now = last.Add(time.Second)
 	d.apply(kernel.Fire{Key: key, Job: def.UID, Revision: def.Revision, Global: global.Revision, Term: 1, From: def.Cursor, To: last,
-		Origin: kernel.FromCron, Missed: []kernel.Missed{{From: first, To: last, Count: uint64(n), Reason: why}}})
+		Missed: []kernel.Missed{{From: first, To: last, Count: uint64(n), Reason: why}}})
 }

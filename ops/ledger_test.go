@@ -51,7 +51,7 @@ func TestLedgerIsCompleteFrom(t *testing.T) {
 		for n := range 6 { // those due at 1, 3 and 5 succeed, the others fail; each takes a minute
 			due := begin.Add(time.Duration(n+1) * time.Hour)
 			now = due
-			must(kernel.Fire{Key: "tick", Job: d.UID, Revision: d.Revision, Term: 1, From: due.Add(-time.Hour), To: due, Due: []time.Time{due}, Origin: kernel.FromCron})
+			must(kernel.Fire{Key: "tick", Job: d.UID, Revision: d.Revision, Term: 1, From: due.Add(-time.Hour), To: due, Due: []time.Time{due}})
 			id := kernel.DueID("default", d.UID, due, 0, 0)
 			must(kernel.Start{ID: id, Worker: "w1", Attempt: 1, Term: 1})
 			now = due.Add(time.Minute)

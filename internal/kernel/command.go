@@ -125,8 +125,8 @@ type Fire struct {
 	Term     uint64
 	From, To time.Time
 	Due      []time.Time
-	Origin   Origin // FromCron or FromMisfire
-	Missed   []Missed
+	Late     int      // how many of Due, the first, are late and run all the same, by the misfire policy
+	Missed   []Missed // ranges in order: no due time of Due lies in one
 	// Calendars is Global.Calendars at the decision; it only matters to jobs that use calendars.
 	Calendars uint64
 }
@@ -418,8 +418,8 @@ func (c Create) Digest() jobs.ID {
 
 // Check validates the fire.
 func (c Fire) Check() error {
-	if c.Origin != FromCron && c.Origin != FromMisfire {
-		return Invalid("fire of %s: invalid origin %.20q: want cron or misfire", c.Key, c.Origin)
+	if c.Late < 0 || c.Late > len(c.Due) {
+		return Invalid("fire of %s: %d of %d due times cannot be late", c.Key, c.Late, len(c.Due))
 	}
 	if !c.To.After(c.From) {
 		return Invalid("fire of %s: the cursor would move from %v to %v", c.Key, c.From, c.To)
@@ -431,10 +431,19 @@ func (c Fire) Check() error {
 		}
 		last = d
 	}
+	due := c.Due
+	last = c.From
 	for _, m := range c.Missed {
-		if m.Count == 0 || m.To.Before(m.From) || !m.From.After(c.From) || m.To.After(c.To) {
-			return Invalid("fire of %s: missed range %v to %v of %d is not within (%v, %v]", c.Key, m.From, m.To, m.Count, c.From, c.To)
+		for len(due) > 0 && due[0].Before(m.From) {
+			last, due = due[0], due[1:]
 		}
+		if m.Count == 0 || m.To.Before(m.From) || !m.From.After(last) || m.To.After(c.To) {
+			return Invalid("fire of %s: missed range %v to %v of %d is not within (%v, %v]", c.Key, m.From, m.To, m.Count, last, c.To)
+		}
+		if len(due) > 0 && !due[0].After(m.To) {
+			return Invalid("fire of %s: due time %v is in the missed range %v to %v", c.Key, due[0], m.From, m.To)
+		}
+		last = m.To
 	}
 	return c.Key.Check()
 }

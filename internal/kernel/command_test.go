@@ -101,13 +101,13 @@ func TestCommandsCheckThemselves(t *testing.T) {
 		Pause{Key: "k", Until: noon}, Resume{Key: "k"}, Refresh{Key: "k"}, Lead{Term: 1}, Forget{Name: "n"}, Hand{Gate: "g"},
 		Edit{Key: "k", Clear: Fields()}, Configure{}, Configure{MisfireAfter: new(time.Second)},
 		Register{App: "a", Worker: "w", Job: Declaration{Key: "k", Kind: Triggered}},
-		Fire{Key: "k", Origin: FromCron, From: noon, To: noon.Add(2), Due: []time.Time{noon.Add(1), noon.Add(2)}},
+		Fire{Key: "k", From: noon, To: noon.Add(2), Due: []time.Time{noon.Add(1), noon.Add(2)}},
 	} {
 		if err := good.Check(); err != nil {
 			t.Errorf("%s: %v", good.Verb(), err)
 		}
 	}
-	fire := Fire{Key: "k", Origin: FromCron, From: noon, To: noon.Add(9)}
+	fire := Fire{Key: "k", From: noon, To: noon.Add(9)}
 	fires := func(change func(*Fire)) Fire { f := fire; change(&f); return f }
 	for _, bad := range []struct {
 		what string
@@ -154,7 +154,13 @@ func TestCommandsCheckThemselves(t *testing.T) {
 		{"register a bad app", Register{App: "a.>", Worker: "w", Job: Declaration{Key: "k", Kind: 1}}, "app"},
 		{"a number that no float64 holds", Create{ID: id, Key: "k", Args: []byte(`{"a":[1e400]}`)}, "number 1e400"},
 		{"register a bad worker", Register{App: "a", Worker: "w 1", Job: Declaration{Key: "k", Kind: 1}}, "worker"},
-		{"fire by a person", fires(func(f *Fire) { f.Origin = FromPerson }), "origin"},
+		{"fire of more late due times than due times", fires(func(f *Fire) { f.Late = 1 }), "late"},
+		{"fire of a due time in a range", fires(func(f *Fire) {
+			f.Due, f.Missed = []time.Time{noon.Add(3)}, []Missed{{From: noon.Add(2), To: noon.Add(4), Count: 2}}
+		}), "range"},
+		{"fire of ranges out of order", fires(func(f *Fire) {
+			f.Missed = []Missed{{From: noon.Add(4), To: noon.Add(5), Count: 2}, {From: noon.Add(2), To: noon.Add(3), Count: 2}}
+		}), "range"},
 		{"fire to nowhere", fires(func(f *Fire) { f.To = noon }), "cursor"},
 		{"fire at the old cursor", fires(func(f *Fire) { f.Due = []time.Time{noon} }), "due time"},
 		{"fire beyond the new cursor", fires(func(f *Fire) { f.Due = []time.Time{noon.Add(10)} }), "due time"},

@@ -69,6 +69,7 @@ type Gate struct {
 	Name   string
 	Limit  int // 0 = no limit
 	Taken  int // slots held
+	Late   int // slots of them that late runs hold; see Run.Late
 	Rate   jobs.Rate
 	Opens  time.Time // when the next run may start; see Rate
 	// Admitted counts the runs that have a slot and have not started. Only a gate with a rate counts them.

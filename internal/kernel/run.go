@@ -121,6 +121,7 @@ type Run struct {
 
 	Faults   []Fault   // attempts that failed with a code or by a rule, the oldest first
 	Opens    time.Time // when the gate that it waits at opens by its rate; set on the first run there
+	Late     bool      // it makes up for a due time that has passed: it never takes a slot that a due time on time needs
 	Reserved bool      // it waits, and holds its slots at the gates of its arguments meanwhile
 	Depth    uint8     // length of its chain of parent runs; see MaxDepth
 	Budgeted uint8     // of the retry that it waits for: how many budgets have admitted it, the job's and the tenant's

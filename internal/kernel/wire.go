@@ -94,7 +94,7 @@ func wireCommand(c *coder, v *Command) {
 			c.time(&f.From)
 			c.time(&f.To)
 			list(c, &f.Due, 1, (*coder).time)
-			word(c, &f.Origin)
+			signed(c, &f.Late)
 			list(c, &f.Missed, 8, wireMissed)
 			number(c, &f.Calendars)
 		})

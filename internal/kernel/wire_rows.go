@@ -79,13 +79,14 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0 || run.Occasion != "" || !run.Batch.IsZero()
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Late || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0 || run.Occasion != "" || !run.Batch.IsZero()
 	c.bool(&has)
 	if !has {
 		return
 	}
 	list(c, &run.Faults, 4, wireFault)
 	c.time(&run.Opens)
+	c.bool(&run.Late)
 	c.bool(&run.Reserved)
 	number(c, &run.Budgeted)
 	some(c, &run.Terms.Failing, wireFailing)
@@ -372,6 +373,7 @@ func wireGate(c *coder, g *Gate) {
 	text(c, &g.Name)
 	signed(c, &g.Limit)
 	signed(c, &g.Taken)
+	signed(c, &g.Late)
 	wireRate(c, &g.Rate)
 	c.time(&g.Opens)
 	signed(c, &g.Admitted)

@@ -47,7 +47,7 @@ func BenchmarkFire(b *testing.B) {
 							batch := make([]kernel.Envelope, len(mine))
 							for i, d := range mine {
 								due := d.Cursor.Add(time.Second).Truncate(time.Second)
-								batch[i] = envelope(kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: due, Due: []time.Time{due}, Origin: kernel.FromCron})
+								batch[i] = envelope(kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: due, Due: []time.Time{due}})
 							}
 							for i, r := range s.Apply(b.Context(), batch) {
 								if r.Err != nil {

@@ -392,7 +392,7 @@ func (tl *telling) expand(tenant jobs.Tenant, w words) kernel.Command {
 // fire is decided by the job's present state, unless the line has other values.
 func (tl *telling) fire(tenant jobs.Tenant, w words) kernel.Command {
 	ctx := tl.t.Context()
-	k := kernel.Fire{Key: jobs.Key(w.name(0)), Origin: kernel.Origin(or(w.take("origin"), "cron")), To: tl.at(w.take("to")), Term: tl.term}
+	k := kernel.Fire{Key: jobs.Key(w.name(0)), To: tl.at(w.take("to")), Term: tl.term}
 	if d, err := tl.h.Store.Definition(ctx, tenant, k.Key); err == nil {
 		k.Job, k.Revision, k.From = d.UID, d.Revision, d.Cursor
 	}
@@ -414,6 +414,9 @@ func (tl *telling) fire(tenant jobs.Tenant, w words) kernel.Command {
 		for d := range strings.SplitSeq(due, ",") {
 			k.Due = append(k.Due, tl.at(d))
 		}
+	}
+	if late := w.take("late"); late != "" {
+		k.Late = int(tl.number(late))
 	}
 	k.Missed = tl.ranges(w.take("missed"))
 	return k

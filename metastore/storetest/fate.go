@@ -279,10 +279,7 @@ func (f *fate) create(s *scene) kernel.Command {
 
 // fire decides a stretch of a recurring job, mostly as a leader would.
 func (f *fate) fire(d *kernel.Definition, s *scene) kernel.Command {
-	k := kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: s.debug[d.Tenant], Term: s.store.Term, From: d.Cursor, Origin: kernel.FromCron}
-	if f.rarely(3) {
-		k.Origin = kernel.FromMisfire
-	}
+	k := kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Global: s.debug[d.Tenant], Term: s.store.Term, From: d.Cursor}
 	at := k.From
 	if !f.rarely(5) {
 		at = d.Since() // after the rest of earlier schedules
@@ -294,6 +291,13 @@ func (f *fate) fire(d *kernel.Definition, s *scene) kernel.Command {
 	for range f.IntN(3) {
 		at = at.Add(time.Second)
 		k.Due = append(k.Due, at)
+	}
+	if f.rarely(3) {
+		k.Late = f.IntN(len(k.Due) + 1)
+	}
+	if f.rarely(4) {
+		m := kernel.Missed{From: at.Add(time.Second), To: at.Add(2 * time.Second), Count: 2, Reason: kernel.MissedPaused}
+		k.Missed, at = append(k.Missed, m), m.To
 	}
 	k.To = at
 	switch f.IntN(20) {

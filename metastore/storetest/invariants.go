@@ -79,13 +79,13 @@ const crowd = 8
 // invariants checks what is true after every commit. before is the state one commit earlier.
 func invariants(t *testing.T, before, after rows) {
 	t.Helper()
-	taken, waiting := map[kernel.Ref]int{}, map[kernel.Ref]int{}
+	taken, late, waiting := map[kernel.Ref]int{}, map[kernel.Ref]int{}, map[kernel.Ref]int{}
 	at := timeOf(after)
 	for ref, row := range after {
 		switch row := row.(type) {
 		case *kernel.Run:
 			sound(t, row)
-			gates(t, row, after, taken, waiting)
+			gates(t, row, after, taken, late, waiting)
 			if old, ok := before[ref].(*kernel.Run); ok {
 				grown(t, old, row)
 			}
@@ -119,8 +119,8 @@ func invariants(t *testing.T, before, after rows) {
 		if !ok {
 			continue
 		}
-		if g.Taken != taken[ref] {
-			t.Errorf("gate %s counts %d slots, %d are held", g.Name, g.Taken, taken[ref])
+		if g.Taken != taken[ref] || g.Late != late[ref] {
+			t.Errorf("gate %s counts %d slots, %d of late runs; %d and %d are held", g.Name, g.Taken, g.Late, taken[ref], late[ref])
 		}
 		if limit, _, keyed := kernel.KeyOf(g.Name); keyed {
 			bound := kernel.GateRef(g.Tenant, kernel.BoundGate(limit))
@@ -214,7 +214,7 @@ func sound(t *testing.T, run *kernel.Run) {
 }
 
 // gates counts what a run holds and waits for.
-func gates(t *testing.T, run *kernel.Run, all rows, taken, waiting map[kernel.Ref]int) {
+func gates(t *testing.T, run *kernel.Run, all rows, taken, late, waiting map[kernel.Ref]int) {
 	t.Helper()
 	if run.Settled() {
 		return
@@ -240,6 +240,9 @@ func gates(t *testing.T, run *kernel.Run, all rows, taken, waiting map[kernel.Re
 	for _, name := range run.Gates {
 		if run.Holds || run.Reserved && kernel.Keyed(name) {
 			taken[kernel.GateRef(run.Tenant, name)]++
+			if run.Late {
+				late[kernel.GateRef(run.Tenant, name)]++
+			}
 		}
 	}
 }

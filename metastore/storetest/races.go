@@ -91,7 +91,7 @@ var races = []contest{
 			h.Clock.Advance(kernel.DefaultMisfireAfter)
 			return func(i int) kernel.Command {
 				to := d.Cursor.Add(kernel.DefaultMisfireAfter)
-				f := kernel.Fire{Key: "k", Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: to, Origin: kernel.FromCron}
+				f := kernel.Fire{Key: "k", Job: d.UID, Revision: d.Revision, Term: 1, From: d.Cursor, To: to}
 				f.Due = append(f.Due, to)
 				return f
 			}
