@@ -48,6 +48,7 @@ func (a announced) Apply(ctx context.Context, batch []kernel.Envelope) []metasto
 		cp.startedEarly(starts, results[:n], results[n:n+len(starts)], term)
 	}
 	arrived(riders, results[n+len(starts):])
+	cp.acknowledge(ctx, batch, results[:n:n])
 	return results[:n:n]
 }
 
@@ -121,6 +122,7 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		}
 	}
 	cp.pulse.mu.Unlock()
+	b.wakeCancels()
 	b.pushed += uint64(len(acts.Push))
 	pushes := b.deliveries(acts.Push)
 	b.mu.Unlock()

@@ -33,6 +33,7 @@ type board struct {
 	changed   chan struct{} // there may be something to start, or to take back
 	repeating bool          // pushes are looked after that are not answered
 	asked     chan struct{} // begin to
+	cancels   chan struct{} // closed when a worker has answered; nil = no cancel waits for that
 
 	pushed, refused, repeated uint64 // attempts: sent for the first time, refused, sent again
 	mended                    uint64 // ready runs that it lost, and the sweep found
@@ -71,6 +72,7 @@ func (b *board) lead(term uint64, unknown time.Duration) {
 	now := b.now()
 	b.term, b.Board, b.ahead, b.unstart, b.answering = term, assign.New(b.lease, now, now+unknown), lookahead{}, nil, now
 	b.needed = map[kernel.Ref]bool{}
+	b.wakeCancels()
 	b.members, b.tenants = map[dispatch.Worker]*member{}, map[jobs.Tenant]*kernel.Global{}
 }
 

@@ -112,6 +112,7 @@ func (b *board) heartbeat(from bus.Principal, h bus.Heartbeat) (n sequel, err er
 	}
 	var acts dispatch.Acts
 	b.Heartbeat(report, now, &acts)
+	b.wakeCancels()
 	for _, a := range acts.Stop {
 		n.stop = append(n.stop, bus.Stop{ID: a.ID, Attempt: a.N, Stale: true})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
@@ -69,6 +70,10 @@ func (cp *ControlPlane) push(d delivery) {
 	ctx, cancel := context.WithTimeout(ctx, pushTime)
 	defer cancel()
 	d.push.Term = term
+	cp.board.still(&d.push) // it may have waited for other pushes
+	if len(d.push.Runs) == 0 {
+		return
+	}
 	parcels, large := d.push.Pack(cp.cfg.Bus.Limit())
 	for _, run := range large {
 		cp.tooLarge(ctx, run)
@@ -92,6 +97,16 @@ func (cp *ControlPlane) push(d delivery) {
 		}
 		return
 	}
+}
+
+// still leaves those runs in a push of which the attempts have not ended.
+func (b *board) still(p *bus.Push) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p.Runs = slices.DeleteFunc(p.Runs, func(run *kernel.Run) bool {
+		sent := b.Sender().Find(attemptOf(run))
+		return sent == nil || sent.Over()
+	})
 }
 
 // answered takes in a worker's answer.
@@ -128,6 +143,7 @@ func (cp *ControlPlane) answered(to bus.Address, runs []*kernel.Run, answer bus.
 			}
 		}
 	}
+	b.wakeCancels()
 	b.refused += uint64(len(acts.Unstart))
 	b.unstart = append(b.unstart, acts.Unstart...)
 	b.mu.Unlock()

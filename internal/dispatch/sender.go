@@ -44,7 +44,21 @@ type Sent struct {
 	until   Stamp // of its lease
 	began   bool  // by the worker's word
 	place   int   // in the seat's silent, from 1; 0 = it is answered
+	heard   bool  // its worker has answered or named it
+	open    Stamp // until then, its worker may accept a push of it; 0 = there was none
 }
+
+// MayBegin returns until when the attempt may begin without its worker having said so; 0 = it never does, or has begun
+// by its word.
+func (k *Sent) MayBegin(now Stamp) (until Stamp) {
+	if k.heard || now >= k.open {
+		return 0
+	}
+	return k.open
+}
+
+// Over reports whether the attempt has ended, and its handler has not returned.
+func (k *Sent) Over() bool { return k.phase == over }
 
 // Worker returns the worker that has it.
 func (k *Sent) Worker() Worker { return k.seat.worker }
@@ -96,6 +110,7 @@ func (s *Sender) Load(a Attempt, w Worker, now Stamp) *Sent {
 	if !s.rules.off(Grant) {
 		k.until += s.lease / 3
 	}
+	k.open = now + s.lease // the leader before may have pushed it for another third of a lease
 	k.take()
 	return k
 }
@@ -204,7 +219,7 @@ func (s *Sender) push(k *Sent, now Stamp, acts *Acts) {
 		return
 	}
 	k.pushes++
-	k.pushed, k.process = now, c.process
+	k.pushed, k.process, k.open = now, c.process, c.heardAt+s.lease*2/3
 	if !s.rules.off(Renew) {
 		k.until = now + s.lease
 	}
@@ -223,7 +238,10 @@ func (s *Sender) Push(w Worker) Push {
 
 // Answer handles a worker's verdict.
 func (s *Sender) Answer(k *Sent, w Worker, v Verdict, acts *Acts) {
-	if k.Worker() != w || k.phase == over || k.phase == undone {
+	if k.Worker() != w {
+		return
+	}
+	if k.heard = true; k.phase == over || k.phase == undone {
 		return
 	}
 	k.spoke()
@@ -323,7 +341,7 @@ func (s *Sender) Heartbeat(h Heartbeat, now Stamp, acts *Acts) {
 			continue // of a start that this leader does not know to be committed yet
 		}
 		k.spoke()
-		k.until, k.began = now+s.lease, true
+		k.until, k.began, k.heard = now+s.lease, true, true
 	}
 	if h.More || s.rules.off(Repeat) {
 		return
