@@ -16,6 +16,7 @@ type Cluster struct {
 	Text      string `json:"text" doc:"The same as text." example:"one node may fail"`
 	// ApplyVersion is missing where the rows are in a database or in memory.
 	ApplyVersion uint32     `json:"applyVersion,omitempty" doc:"The version of the rules in force: programs that do not support it cannot be nodes." example:"1"`
+	SecretVoid   bool       `json:"secretVoid,omitempty" doc:"No node joins by the cluster secret until it is changed, because a node was removed that may have kept it."`
 	Nodes        []Member   `json:"nodes" nullable:"false"`
 	Elections    []Election `json:"elections" nullable:"false" doc:"The latest terms, newest first."`
 }
@@ -72,7 +73,7 @@ type Invitation struct {
 }
 
 func clusterOf(s *ops.ClusterStatus) Cluster {
-	out := Cluster{Tolerates: s.Tolerates, Text: s.Text, ApplyVersion: s.ApplyVersion, Nodes: make([]Member, len(s.Members))}
+	out := Cluster{Tolerates: s.Tolerates, Text: s.Text, ApplyVersion: s.ApplyVersion, SecretVoid: s.SecretVoid, Nodes: make([]Member, len(s.Members))}
 	for i, m := range s.Members {
 		n := Member{Name: m.Name, Address: m.Address, Version: m.Version, Here: m.Here, Online: m.Online, Seen: when(m.Seen),
 			Leads: m.Term > 0, Term: m.Term, Since: when(m.Since), Skew: m.Skew.Seconds(), NATS: m.NATS}
@@ -111,7 +112,7 @@ func (a *API) routeCluster() {
 			return &struct{ Body Invitation }{Invitation{i.Token, i.Until}}, nil
 		})
 	register(a, ops.Admin, huma.Operation{OperationID: "remove-node", Method: http.MethodDelete, Path: "/cluster/nodes/{name}", Tags: tags, DefaultStatus: http.StatusNoContent,
-		Summary: "Remove a node from the cluster", Description: "For a node that is lost. It can join again with a new invitation and an empty directory. The leader cannot be removed: transfer leadership first."},
+		Summary: "Remove a node from the cluster", Description: "For a node that is lost. It can join again with a new invitation and an empty directory. The cluster secret, if there is one, is void for joins until it is changed. The leader cannot be removed: transfer leadership first."},
 		func(ctx context.Context, in *struct {
 			Name string `path:"name" maxLength:"200"`
 		}) (*struct{}, error) {

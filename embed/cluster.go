@@ -131,7 +131,7 @@ func (c *cluster) status(ctx context.Context) (s ops.ClusterStatus, err error) {
 			return s, err
 		}
 		s.Tolerates, s.Text = raftstore.Tolerates(members)
-		s.ApplyVersion = c.store.ApplyVersion()
+		s.ApplyVersion, s.SecretVoid = c.store.ApplyVersion(), c.store.SecretVoid()
 		for _, m := range members {
 			n, known := nodes[m.Name]
 			if !known {

@@ -58,6 +58,16 @@ func (c *change) members(k kernel.Members) error {
 		c.effect.Existing = true
 		return nil
 	}
+	for _, secret := range k.Secrets {
+		void := kernel.VoidSecretName(secret)
+		switch {
+		case k.Did == kernel.NodeRemoved:
+			c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: void, ID: k.ID, Until: c.at.AddDate(100, 0, 0)})
+		case k.Did == kernel.NodeJoined && c.uniqueRow(void, void) != nil:
+			return kernel.Refuse(jobs.Forbidden, "the cluster secret is void since a node was removed, which may have kept it: "+
+				"write a new one to the secret-file of all nodes and restart them, or invite the node (carillon cluster invite)")
+		}
+	}
 	c.tx.Put(&kernel.UniqueKey{Tenant: c.env.Tenant, Name: name, ID: k.ID, Until: c.at.Add(keepMembers)})
 	c.auditAs(k.Did, nodeTarget(k.Node), nil, nil)
 	return nil
@@ -75,4 +85,9 @@ func nodeTarget(name string) string {
 func Invited(tx Tx, k kernel.Join, tenant jobs.Tenant, at time.Time) bool {
 	row, _ := tx.Get(kernel.UniqueRef(tenant, kernel.InvitationName(k.Name))).(*kernel.UniqueKey)
 	return row != nil && row.Digest == k.Secret && row.Until.After(at) && (row.ID.IsZero() || row.ID == k.Node)
+}
+
+// SecretVoid reports whether a cluster secret is void for joins since a node was removed.
+func SecretVoid(tx Tx, tenant jobs.Tenant, digest jobs.ID) bool {
+	return tx.Get(kernel.UniqueRef(tenant, kernel.VoidSecretName(digest))) != nil
 }

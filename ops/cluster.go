@@ -25,8 +25,11 @@ type ClusterStatus struct {
 	Text      string // the same as text
 	// ApplyVersion is the version of the rules in force; 0 = not known.
 	ApplyVersion uint32
-	Members      []Member
-	Elections    []Election // the latest terms, newest first
+	// SecretVoid reports that no node joins by the cluster secret, until it is changed: a node was removed that may have
+	// kept it.
+	SecretVoid bool
+	Members    []Member
+	Elections  []Election // the latest terms, newest first
 }
 
 // Election is a term of a leader.
@@ -78,7 +81,7 @@ func (o *Ops) ClusterStatus(ctx context.Context, who Who) (s ClusterStatus, err 
 			members[i].Node = m.Node
 			members[i].NATS = ""
 		}
-		s.Members = members
+		s.Members, s.SecretVoid = members, false
 	}
 	for _, f := range o.shares(who) {
 		i := slices.IndexFunc(s.Members, func(m Member) bool { return m.Name == f.Node })

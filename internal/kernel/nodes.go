@@ -36,6 +36,9 @@ type Members struct {
 	ID   jobs.ID // chosen by the sender
 	Did  string  // one of MembersDid()
 	Node string  // its name, or its id if the name is not known; "" = any
+	// Secrets are digests (ClusterSecretID) of cluster secrets. Those that the members had when a node was removed are
+	// void for joins from then on: the node may have kept them. A join by a void one is refused as Forbidden.
+	Secrets []jobs.ID
 }
 
 // The changes of a node in the audit.
@@ -54,6 +57,15 @@ const MaxInvitation = 24 * time.Hour
 
 // SecretID returns the digest of an invitation's secret.
 func SecretID(secret string) jobs.ID { return DerivedID("invitation", secret) }
+
+// ClusterSecretID returns the digest of a secret that nodes have in common.
+func ClusterSecretID(secret string) jobs.ID { return DerivedID("cluster secret", secret) }
+
+// VoidSecretName returns the unique key of a cluster secret that is void.
+func VoidSecretName(digest jobs.ID) string { return "void/" + digest.String() }
+
+// maxSecrets is the most cluster secrets that are named at once.
+const maxSecrets = 100
 
 // InvitationName returns the unique key of an invitation; it expires with the invitation.
 func InvitationName(name string) string { return "invitation/" + name }
@@ -99,6 +111,9 @@ func (c Members) Check() error {
 	if !slices.Contains(MembersDid(), c.Did) {
 		return Invalid("invalid change %.40q of a node: want one of %s", c.Did, strings.Join(MembersDid(), ", "))
 	}
+	if len(c.Secrets) > maxSecrets {
+		return Invalid("too many cluster secrets: %d, at most %d are allowed", len(c.Secrets), maxSecrets)
+	}
 	return checkWords("name of a node", c.Node, 0)
 }
 
@@ -137,4 +152,5 @@ func wireMembers(c *coder, k *Members) {
 	c.id(&k.ID)
 	text(c, &k.Did)
 	text(c, &k.Node)
+	list(c, &k.Secrets, 16, (*coder).id)
 }

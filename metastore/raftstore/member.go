@@ -273,7 +273,7 @@ func (s *Store) Remove(ctx context.Context, by By, idOrName string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeRemoved, Node: cmp.Or(m.Name, m.ID)}); err != nil {
+	if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeRemoved, Node: cmp.Or(m.Name, m.ID), Secrets: digestsOf(s.secrets)}); err != nil {
 		return err // no change without its audit
 	}
 	if err := changed("remove "+m.ID, s.raft.RemoveServer(raft.ServerID(m.ID), 0, within(ctx))); err != nil {

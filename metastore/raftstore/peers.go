@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/raftstore/link"
 )
 
@@ -88,22 +89,22 @@ type met struct {
 	First   string `json:"first"`             // first of its peers
 }
 
-// receive checks the proof of a node that connects, and reads its request.
-func receive(c *link.Conn, self string, secrets link.Secrets, d *differences) (q call, ok bool) {
+// receive checks the proof of a node that connects, and reads its request. secret is the one that it has proved.
+func receive(c *link.Conn, self string, secrets link.Secrets, d *differences) (q call, secret string, ok bool) {
 	_ = c.SetDeadline(time.Now().Add(rpcTimeout))
-	err := secrets.Answer(c, self)
+	secret, err := secrets.Answer(c, self)
 	d.note("from", c.Peer.Name, c.Peer.Address, err)
 	if err != nil || link.Read(c, &q, maxCall) != nil {
-		return q, false
+		return q, "", false
 	}
 	_ = c.SetDeadline(time.Now().Add(4 * rpcTimeout))
-	return q, true
+	return q, secret, true
 }
 
 // serveMeet answers nodes that may have proved the secret and nothing else.
 func (s *Store) serveMeet(c *link.Conn) {
 	defer c.Close()
-	q, ok := receive(c, s.node.ID, s.secrets, &s.differences)
+	q, secret, ok := receive(c, s.node.ID, s.secrets, &s.differences)
 	switch r := s.raftNow(); {
 	case !ok:
 	case q.Meet:
@@ -111,7 +112,7 @@ func (s *Store) serveMeet(c *link.Conn) {
 	case r == nil || r.State() != raft.Leader:
 		_ = link.Write(c, s.elsewhere())
 	default:
-		s.answerJoin(c, s.welcomeBySecret(&q, &c.Peer))
+		s.answerJoin(c, s.welcomeBySecret(&q, &c.Peer, secret))
 	}
 }
 
@@ -125,7 +126,7 @@ func (c *Config) first() string {
 
 // welcomeBySecret makes a member of a node that has proved the secret, without a vote yet. It takes the place of a
 // node of its name that has lost its data.
-func (s *Store) welcomeBySecret(q *call, from *link.Hello) reply {
+func (s *Store) welcomeBySecret(q *call, from *link.Hello, secret string) reply {
 	ctx, cancel := context.WithTimeout(s.ctx, 2*rpcTimeout)
 	defer cancel()
 	if err := s.Linearizable(ctx); err != nil {
@@ -152,7 +153,7 @@ func (s *Store) welcomeBySecret(q *call, from *link.Hello) reply {
 	if old.ID != "" {
 		by.Reason += ", in place of " + old.ID + " that lost its data"
 	}
-	if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeJoined, Node: from.Name}); err != nil {
+	if err := s.note(ctx, by, kernel.Members{ID: jobs.NewID(s.cfg.Now()), Did: kernel.NodeJoined, Node: from.Name, Secrets: digestsOf(link.Secrets{secret})}); err != nil {
 		return refusal(err) // no change without its audit
 	}
 	if old.ID != "" {
@@ -162,6 +163,25 @@ func (s *Store) welcomeBySecret(q *call, from *link.Hello) reply {
 		s.cfg.Logger.Warn("a node has lost its data and joins again", "node", old.ID, "name", from.Name, "address", old.Address)
 	}
 	return s.add(from)
+}
+
+// digestsOf is what is stored of secrets.
+func digestsOf(secrets link.Secrets) (all []jobs.ID) {
+	for _, secret := range secrets {
+		all = append(all, kernel.ClusterSecretID(secret))
+	}
+	return all
+}
+
+// SecretVoid reports whether the cluster secret is void for joins, because a node was removed that may have kept it.
+func (s *Store) SecretVoid() (void bool) {
+	if len(s.secrets) == 0 {
+		return false
+	}
+	s.machine.Engine.Update(func(tx metastore.Tx) {
+		void = metastore.SecretVoid(tx, jobs.DefaultTenant, kernel.ClusterSecretID(s.secrets[0]))
+	})
+	return void
 }
 
 // lost is the member in whose place a node with an empty directory joins: the one of its name, or if that is unknown,
@@ -289,7 +309,7 @@ func (n newcomer) hello(address string) link.Hello {
 // serve answers the other peers, that this node has no data.
 func (n newcomer) serve(c *link.Conn) {
 	defer c.Close()
-	q, ok := receive(c, n.cfg.Identity.Node(), n.secrets, n.differences)
+	q, _, ok := receive(c, n.cfg.Identity.Node(), n.secrets, n.differences)
 	switch {
 	case !ok:
 	case q.Meet:

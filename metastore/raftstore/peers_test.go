@@ -348,12 +348,28 @@ func TestOpenAmong(t *testing.T) {
 	}
 	p.same()
 
-	// A removed node is a new one when its directory is empty.
+	// A removed node may have kept the secret. It joins by another one only, which the others have from then on, and so
+	// does any node that is new.
 	i := (p.index(p.leader()) + 1) % 3
 	p.remove(p.leader(), p.configs[i].Node)
+	if !p.leader().SecretVoid() {
+		t.Error("the secret is not void after a removal")
+	}
 	p.lose(i)
+	p.refused(i, "the cluster secret is void since a node was removed")
+	for other := range p.configs {
+		if p.configs[other].Secret = "another secret, long enough as well, of the members"; other != i {
+			p.stop(other)
+		}
+	}
+	others := []int{(i + 1) % 3, (i + 2) % 3}
+	p.startAll(others...)
+	p.whole(2)
 	p.startAll(i)
 	p.whole(3)
+	if p.leader().SecretVoid() {
+		t.Error("another secret is void, too")
+	}
 	p.same()
 }
 

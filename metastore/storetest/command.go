@@ -99,6 +99,14 @@ func (w words) name(i int) string {
 	return ""
 }
 
+// secrets are the digests of a cluster secret, if there is one.
+func secrets(secret string) []jobs.ID {
+	if secret == "" {
+		return nil
+	}
+	return []jobs.ID{kernel.ClusterSecretID(secret)}
+}
+
 func (w words) has(name string) bool {
 	for _, n := range w.names {
 		if n == name {
@@ -299,7 +307,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		}
 		return k
 	case "members":
-		return kernel.Members{ID: kernel.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1)}
+		return kernel.Members{ID: kernel.DerivedID(w.name(0), w.name(1)), Did: w.name(0), Node: w.name(1), Secrets: secrets(w.take("secret"))}
 	}
 	switch w.verb {
 	case "exported":

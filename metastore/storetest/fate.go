@@ -443,7 +443,7 @@ func (f *fate) host(s *scene) kernel.Command {
 		node := pick(f, []string{"n1", "n2"})
 		return kernel.Join{Name: name, Secret: secret, Node: kernel.DerivedID(node), Called: node, Address: "10.0.0.1:7946"}
 	}
-	return kernel.Members{ID: kernel.DerivedID(fmt.Sprint(f.IntN(5))), Did: pick(f, kernel.MembersDid()), Node: "n1"}
+	return kernel.Members{ID: kernel.DerivedID(fmt.Sprint(f.IntN(5))), Did: pick(f, kernel.MembersDid()), Node: "n1", Secrets: secrets(pick(f, []string{"", "old", "new"}))}
 }
 
 // rare makes the occasional commands of people, files and duties.

@@ -74,6 +74,9 @@ func clusterTable(p *page, c *api.Cluster) {
 		summary = p.paint(yellow, summary)
 	}
 	p.line("%s", summary)
+	if c.SecretVoid {
+		p.line("%s", p.paint(yellow, secretVoid))
+	}
 	if known := knownByAll(c); known > c.ApplyVersion && c.ApplyVersion > 0 {
 		p.line("%s", p.paint(yellow, fmt.Sprintf("rules version %d is active, all nodes support version %d: run carillon cluster finalize-upgrade", c.ApplyVersion, known)))
 	}
@@ -143,7 +146,8 @@ func (a *asker) clusterInvite() *cobra.Command {
 
 func (a *asker) clusterRemove() *cobra.Command {
 	return &cobra.Command{Use: "remove <node>", Short: "Remove a node for good", Args: one("the name of a node"),
-		Long: "Remove a node for good. It no longer counts for the majority, the other nodes refuse it, and earlier invitations are void.\n" +
+		Long: "Remove a node for good. It no longer counts for the majority, the other nodes refuse it, and earlier invitations are void,\n" +
+			"as is the cluster secret for nodes that join, until it is changed.\n" +
 			"Tokens in files on the node stay valid: the command lists them; replace and revoke them. To remove the leader, transfer\n" +
 			"leadership first (carillon cluster transfer).",
 		Example: lines("carillon cluster remove n3"), ValidArgsFunction: a.completeNodes,
@@ -155,10 +159,27 @@ func (a *asker) clusterRemove() *cobra.Command {
 			err = a.show(view{raw: empty(got.raw), names: args, text: func(p *page) { p.line("node %s is removed", args[0]) }})
 			if err == nil && a.human() {
 				a.leftTokens(ctx, args[0])
+				a.voidSecret(ctx)
 			}
 			return err
 		})}
 }
+
+// voidSecret reports that nodes cannot join by the cluster secret any more.
+func (a *asker) voidSecret(ctx context.Context) {
+	var c api.Cluster
+	got, err := a.link.get(ctx, "/cluster", nil)
+	if err == nil {
+		err = got.into(&c)
+	}
+	if err != nil {
+		a.remark("whether the cluster secret is void is unknown: %v; see carillon cluster status", err)
+	} else if c.SecretVoid {
+		a.remark("%s", secretVoid)
+	}
+}
+
+const secretVoid = "the cluster secret is void: no node joins by it until secret-file has a new one on all nodes, and they have restarted"
 
 // leftTokens lists the tokens that a removed node granted itself and stored in files.
 func (a *asker) leftTokens(ctx context.Context, node string) {

@@ -153,27 +153,27 @@ func (s Secrets) meet(c *Conn, self, address string) error {
 // ErrNoSecret means that a node asks by a secret, and this one has none.
 var ErrNoSecret = errors.New("this node has no cluster secret")
 
-// Answer checks the proof of a node that uses Meet, and proves the same secret to it. The error is a *SecretError if
-// the node has another one.
-func (s Secrets) Answer(c *Conn, self string) error {
+// Answer checks the proof of a node that uses Meet, proves the same secret to it, and returns it. The error is a
+// *SecretError if the node has another one.
+func (s Secrets) Answer(c *Conn, self string) (secret string, err error) {
 	e, err := endsOf(c, self, roleListens)
 	if err != nil {
-		return err
+		return "", err
 	}
 	var theirs proved
 	if err := Read(c.Conn, &theirs, maxProof); err != nil {
-		return err
+		return "", err
 	}
 	if len(s) == 0 {
 		_ = Write(c.Conn, proved{None: true})
-		return ErrNoSecret
+		return "", ErrNoSecret
 	}
-	secret := s.of(e, roleDials, theirs.Proof)
+	secret = s.of(e, roleDials, theirs.Proof)
 	if secret == "" {
 		_ = Write(c.Conn, proved{Differs: true})
-		return &SecretError{Name: c.Peer.Name, Address: c.Peer.Address}
+		return "", &SecretError{Name: c.Peer.Name, Address: c.Peer.Address}
 	}
-	return Write(c.Conn, proved{Proof: e.proof(secret, roleListens)})
+	return secret, Write(c.Conn, proved{Proof: e.proof(secret, roleListens)})
 }
 
 // of is the secret that a proof is made with, or "".

@@ -38,7 +38,7 @@ func newHost(t *testing.T, name string, secrets Secrets) *host {
 		Serve: map[Purpose]func(*Conn){ForMeet: func(c *Conn) {
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(patience))
-			err := secrets.Answer(c, h.key.Node())
+			_, err := secrets.Answer(c, h.key.Node())
 			if err == nil {
 				err = Write(c, "welcome")
 			}
