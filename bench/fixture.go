@@ -410,7 +410,7 @@ func work(url string, p post) error {
 		}
 		return nil
 	})
-	w, err := carillon.NewWorker(url, worker.Config{App: p.App, Name: p.App, Slots: p.Slots},
+	w, err := carillon.NewWorker(url, worker.Config{App: p.App, Name: p.App, Slots: cmp.Or(p.Slots, worker.Unlimited)},
 		jobs.NewTriggered(run, jobs.Options{Key: jobs.Key(p.App + ".noop"), KeepSucceeded: jobs.None}),
 		jobs.NewTriggered(run, jobs.Options{Key: jobs.Key(p.App + ".one"), MaxConcurrency: 1}))
 	if err != nil {

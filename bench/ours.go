@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -166,7 +167,7 @@ func handOurs(ctx context.Context, o order, t *tally) (leave func(), err error) 
 	if o.Keys == 0 {
 		list = append(list, handler(t, jobs.Options{Key: "bench.noop", KeepSucceeded: jobs.None}), handler(t, jobs.Options{Key: "bench.soak"}))
 	}
-	w, err := carillon.NewWorker(o.URL, worker.Config{App: "bench", Name: "bench", Slots: o.Slots}, list...)
+	w, err := carillon.NewWorker(o.URL, worker.Config{App: "bench", Name: "bench", Slots: cmp.Or(o.Slots, worker.Unlimited)}, list...)
 	if err != nil {
 		return nil, err
 	}

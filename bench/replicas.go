@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
@@ -87,7 +88,7 @@ func (r *replicas) stop() {
 // handReplica is a worker process that is a replica.
 func handReplica(ctx context.Context, o order, t *tally) (leave func(), err error) {
 	c := replica(o.URL, "works")
-	c.Worker = worker.Config{App: "bench", Name: "bench", Slots: o.Slots}
+	c.Worker = worker.Config{App: "bench", Name: "bench", Slots: cmp.Or(o.Slots, worker.Unlimited)}
 	s, err := embed.Start(ctx, c, handler(t, jobs.Options{Key: "bench.noop", KeepSucceeded: jobs.None}))
 	if err != nil {
 		return nil, err

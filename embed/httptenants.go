@@ -43,6 +43,8 @@ type lookedAt struct {
 const (
 	// lookForTenants is how often tenants are read; lookAtJobs how often the jobs of each, unless something changed.
 	lookForTenants, lookAtJobs = 5 * time.Second, 5 * time.Minute
+	// httpSlots is how many HTTP jobs run at once, in a process: they wait more than they compute.
+	httpSlots = 256
 	// httpTenantSlots is how many HTTP jobs of one tenant run at once, in a process.
 	httpTenantSlots = 50
 	// startAgain is how soon a worker is started again that ended by an error.
@@ -160,7 +162,7 @@ func (h *httpTenants) start(ctx context.Context, tenant jobs.Tenant, all *sync.W
 
 // httpWorkerConfig is a worker for HTTP jobs.
 func httpWorkerConfig(cfg Config, of *httpjob.Config) worker.Config {
-	c := worker.Config{App: cmp.Or(of.App, httpjob.App), Grace: cfg.Worker.Grace, Logger: cfg.Worker.Logger, Only: kernel.WorkHTTP}
+	c := worker.Config{App: cmp.Or(of.App, httpjob.App), Slots: httpSlots, Grace: cfg.Worker.Grace, Logger: cfg.Worker.Logger, Only: kernel.WorkHTTP}
 	if cfg.Worker.Name != "" {
 		c.Name = cfg.Worker.Name + ".http"
 	}

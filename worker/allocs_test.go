@@ -31,7 +31,7 @@ func TestAllocationsOfAnAttempt(t *testing.T) {
 	const n, rounds, most = 500, 20, 15
 	nothing := jobs.TriggeredFunc[json.RawMessage](func(context.Context, json.RawMessage) error { return nil })
 	end := membus.New().As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: "w"})
-	w, err := New(Config{Name: "w"}, allStore{}, end, jobs.NewTriggered(nothing, jobs.Options{Key: "j"}))
+	w, err := New(Config{Slots: Unlimited, Name: "w"}, allStore{}, end, jobs.NewTriggered(nothing, jobs.Options{Key: "j"}))
 	if err != nil {
 		t.Fatal(err)
 	}

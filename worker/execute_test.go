@@ -237,7 +237,7 @@ func TestManyRunsMakeSeveralHeartbeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStage(t)
 		g := newGate()
-		s.start(worker.Config{}, handler(jobs.Options{}, g.run))
+		s.start(worker.Config{Slots: worker.Unlimited}, handler(jobs.Options{}, g.run))
 		const n = 4500
 		for range n {
 			s.create("j", struct{}{})

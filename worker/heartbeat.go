@@ -256,7 +256,7 @@ func (w *Worker) info() *bus.WorkerInfo {
 	host, _ := os.Hostname()
 	i := bus.WorkerInfo{
 		Tenant: w.config.Tenant, App: w.config.App, Name: w.name, Label: w.config.Name, Host: host, PID: os.Getpid(),
-		Tags: w.config.Tags, Slots: w.config.Slots, Keys: make(map[jobs.Key]int, len(w.jobs)),
+		Tags: w.config.Tags, Slots: w.config.slots(), Keys: make(map[jobs.Key]int, len(w.jobs)),
 		Started: kernel.Instant(w.started), Version: LibraryVersion(), Any: w.others != nil, Only: w.config.Only,
 	}
 	if r := w.remote; r != nil {

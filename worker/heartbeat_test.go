@@ -32,7 +32,7 @@ func TestHeartbeatsFitTheBus(t *testing.T) {
 		for i := range 300 { // which leave little room in the first heartbeat
 			js = append(js, handler(jobs.Options{Key: jobs.Key(fmt.Sprintf("%0198d", i))}, g.run))
 		}
-		s.start(worker.Config{}, js...)
+		s.start(worker.Config{Slots: worker.Unlimited}, js...)
 		for range runs {
 			s.create("j", struct{}{})
 		}

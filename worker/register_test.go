@@ -42,7 +42,7 @@ func TestNewRefuses(t *testing.T) {
 		{"a long name", worker.Config{Name: strings.Repeat("x", 190)}, []jobs.Job{recurring(jobs.Options{})}, "at most 180"},
 		{"a bad app", worker.Config{App: "a/b"}, []jobs.Job{recurring(jobs.Options{})}, `app "a/b"`},
 		{"a bad tenant", worker.Config{Tenant: "*"}, []jobs.Job{recurring(jobs.Options{})}, `tenant "*"`},
-		{"negative slots", worker.Config{Slots: -1}, []jobs.Job{recurring(jobs.Options{})}, "invalid slots -1"},
+		{"negative slots", worker.Config{Slots: -2}, []jobs.Job{recurring(jobs.Options{})}, "invalid slots -2"},
 		{"a lease shorter than a heartbeat", worker.Config{Lease: time.Second}, []jobs.Job{recurring(jobs.Options{})}, "the lease must be longer"},
 		{"a bad key", worker.Config{}, []jobs.Job{recurring(jobs.Options{Key: "a b"})}, `"a b"`},
 		{"a bad cron", worker.Config{}, []jobs.Job{recurring(jobs.Options{Cron: "0 0 32 * *"})}, `job tick: schedule "0 0 32 * *": day-of-month at 4: 32`},

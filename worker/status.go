@@ -82,7 +82,7 @@ type Progress struct {
 func (w *Worker) Status() Status {
 	s := Status{
 		Tenant: w.config.Tenant, App: w.config.App, Name: w.name, Version: LibraryVersion(), Started: w.started,
-		State: w.state(), Slots: w.config.Slots, Stats: w.Stats(), Jobs: make([]JobStatus, len(w.given)),
+		State: w.state(), Slots: w.config.slots(), Stats: w.Stats(), Jobs: make([]JobStatus, len(w.given)),
 	}
 	_, s.Heartbeat = w.leader.contact()
 	s.Running, s.Recent = w.held.attemptsNow()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -28,7 +29,7 @@ type Config struct {
 	Tenant jobs.Tenant // tenant of the jobs; default jobs.DefaultTenant
 	App    string      // the group of workers that share these jobs; default DefaultApp
 	Name   string      // name of this worker; default: made from the names of the app and the host
-	Slots  int         // max concurrent runs; default 0, no limit
+	Slots  int         // max concurrent runs; default DefaultSlots(), or Unlimited
 	Tags   []string    // tags that jobs may need, such as "gpu"
 
 	// Others runs attempts of the app's jobs that were not passed to New; jobs.Attempt(ctx) returns the job. If another
@@ -53,6 +54,16 @@ type Config struct {
 
 // DefaultApp is the app of workers that name none.
 const DefaultApp = "default"
+
+// Unlimited is the Slots of a worker without a limit: it starts as many handlers at once as there are runs.
+const Unlimited = -1
+
+// DefaultSlots is the Slots of workers whose configuration sets none: eight for each core that Go uses, at least 16.
+// Handlers that wait more than they compute may have more, those that need much memory less.
+func DefaultSlots() int { return max(16, 8*runtime.GOMAXPROCS(0)) }
+
+// slots is how the bus names a limit: 0 is none.
+func (c *Config) slots() int { return max(0, c.Slots) }
 
 // DefaultGrace is the grace of workers whose configuration sets none. With it, a worker ends within 28 s.
 const DefaultGrace = 25 * time.Second
@@ -126,7 +137,7 @@ func newWorker(cfg Config, store metastore.Applier, b Bus, js []source) (*Worker
 		store:   store,
 		bus:     b,
 		jobs:    make(map[jobs.Key]*job, len(js)),
-		held:    newHeld(cfg.Tenant, cfg.Slots, started),
+		held:    newHeld(cfg.Tenant, cfg.slots(), started),
 		lines:   newLogbook(),
 		leader:  leader{lease: cfg.Lease},
 		hurry:   make(chan struct{}, 1),
@@ -164,6 +175,9 @@ func (c Config) complete() (Config, error) {
 	if c.App == "" {
 		c.App = DefaultApp
 	}
+	if c.Slots == 0 {
+		c.Slots = DefaultSlots()
+	}
 	if c.Name == "" {
 		c.Name = hostName()
 		if c.App != DefaultApp { // a host may have workers of several, which differ in their names
@@ -190,8 +204,8 @@ func (c Config) complete() (Config, error) {
 	switch {
 	case len(c.Name) > 180:
 		return c, kernel.Invalid("worker name has %d characters, at most 180 are allowed: each start adds a few", len(c.Name))
-	case c.Slots < 0:
-		return c, kernel.Invalid("invalid slots %d: give the number of runs at the same time, or 0 for no limit", c.Slots)
+	case c.Slots < Unlimited:
+		return c, kernel.Invalid("invalid slots %d: want the number of runs at the same time, 0 for %d (8 per core), or worker.Unlimited", c.Slots, DefaultSlots())
 	case c.Only != "" && !slices.Contains(kernel.WorkSettings(), c.Only):
 		return c, kernel.Invalid("invalid Only %.40q: want one of %q, or none for all jobs", c.Only, kernel.WorkSettings())
 	case c.HeartbeatEvery < 0 || c.Lease <= c.HeartbeatEvery:
@@ -261,7 +275,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		return fmt.Errorf("worker: %w", err)
 	}
 	w.ready.Store(true)
-	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.Slots)
+	w.log.Info("worker registered", "app", w.config.App, "jobs", len(w.jobs), "slots", w.config.slots())
 	w.pool = pool.New(func(a *attempt) { w.attend(living, a) })
 	defer w.pool.Dismiss()
 	defer w.hangUp() // after the goodbye: until then pushes are answered, with refusals
