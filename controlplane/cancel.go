@@ -36,14 +36,18 @@ func (cp *ControlPlane) certain(ctx context.Context, a dispatch.Attempt) error {
 		}
 		sent := b.Sender().Find(a)
 		now := b.now()
-		if sent == nil || sent.MayBegin(now) == 0 {
+		var until dispatch.Stamp
+		if sent != nil {
+			until = b.Sender().MayBegin(sent, now)
+		}
+		if until == 0 {
 			b.mu.Unlock()
 			return nil
 		}
 		if b.cancels == nil {
 			b.cancels = make(chan struct{})
 		}
-		changed, left := b.cancels, sent.MayBegin(now)-now
+		changed, left := b.cancels, until-now
 		b.mu.Unlock()
 		timer := time.NewTimer(left)
 		select {

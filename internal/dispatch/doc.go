@@ -62,13 +62,16 @@ const (
 	Renew
 	// Unstart: a refused attempt is taken back. Its number is spent, so that late copies of its push begin nothing.
 	Unstart
+	// Certain: a cancel is acknowledged when its attempt has begun, by its worker's word, or never does. A push may be on
+	// its way.
+	Certain
 
 	numRules
 )
 
 // String returns the rule's name.
 func (r Rule) String() string {
-	return [numRules]string{"FirstOnly", "Fresh", "Sure", "Grant", "Once", "AnswerFirst", "Reserve", "Repeat", "Renew", "Unstart"}[r]
+	return [numRules]string{"FirstOnly", "Fresh", "Sure", "Grant", "Once", "AnswerFirst", "Reserve", "Repeat", "Renew", "Unstart", "Certain"}[r]
 }
 
 // rules are those that are off: none, but in tests.

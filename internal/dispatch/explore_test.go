@@ -15,6 +15,7 @@ var scenes = []scene{
 	{name: "short", runs: 2, takes: 1, slots: []int{1, 1}},
 	{name: "long", runs: 2, takes: 25, slots: []int{1, 1}},
 	{name: "one slot", runs: 3, takes: 3, slots: []int{1, 0}},
+	{name: "cancelled", runs: 1, takes: 2, slots: []int{1, 1}, cancels: true},
 	{name: "deadly", runs: 1, takes: 2, slots: []int{1, 1}, deadly: true},
 }
 
@@ -74,7 +75,7 @@ var seed = maphash.MakeSeed()
 // key is a digest of everything that decides what can still happen.
 func (w *world) key(left int) uint64 {
 	var b strings.Builder
-	fmt.Fprint(&b, left, w.now, w.term, w.rows, plainly(w.later), plainly(w.queue))
+	fmt.Fprint(&b, left, w.now, w.term, w.rows, name(w.cancelled), w.acknowledged, plainly(w.later), plainly(w.queue))
 	for _, a := range slices.SortedFunc(maps.Keys(w.begun), compare) {
 		fmt.Fprint(&b, "b", name(a), w.begun[a])
 	}
@@ -90,7 +91,7 @@ func (w *world) key(left int) uint64 {
 		}
 		for i := range w.rows {
 			if k := l.runs[attempt(i, 0).Run]; k != nil {
-				fmt.Fprint(&b, "r", k.N, k.Worker(), k.phase, k.pushes, k.pushed, k.process, k.until, k.began, k.place > 0)
+				fmt.Fprint(&b, "r", k.N, k.Worker(), k.phase, k.pushes, k.pushed, k.process, k.until, k.began, k.place > 0, k.open, k.heard)
 			}
 		}
 	}
@@ -147,11 +148,12 @@ var without = [numRules]struct {
 	Sure:        {isolated, 2, "although its worker was answered"},
 	Grant:       {isolated, 3, "although its worker was answered"},
 	Once:        {scenes[0], 1, "begins twice"},
-	AnswerFirst: {scenes[3], 0, "as one that never began"},
+	AnswerFirst: {scenes[4], 0, "as one that never began"},
 	Reserve:     {scenes[0], 0, "has no slot"},
 	Repeat:      {scenes[0], 1, "although its worker lives"},
-	Renew:       {scenes[3], 1, "although its worker was answered"},
+	Renew:       {scenes[4], 1, "although its worker was answered"},
 	Unstart:     {scenes[1], 2, "has not ended"},
+	Certain:     {scenes[3], 2, "begins after its cancel was acknowledged"},
 }
 
 var isolated = scene{name: "isolated", runs: 1, takes: 25, slots: []int{1}}

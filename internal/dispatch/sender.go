@@ -48,15 +48,6 @@ type Sent struct {
 	open    Stamp // until then, its worker may accept a push of it; 0 = there was none
 }
 
-// MayBegin returns until when the attempt may begin without its worker having said so; 0 = it never does, or has begun
-// by its word.
-func (k *Sent) MayBegin(now Stamp) (until Stamp) {
-	if k.heard || now >= k.open {
-		return 0
-	}
-	return k.open
-}
-
 // Over reports whether the attempt has ended, and its handler has not returned.
 func (k *Sent) Over() bool { return k.phase == over }
 
@@ -294,6 +285,15 @@ func (s *Sender) Ended(k *Sent) {
 		k.seat.taken--
 	}
 	delete(s.runs, k.Run)
+}
+
+// MayBegin returns until when an attempt may begin without its worker having said so; 0 = it never does, or has begun by
+// its worker's word.
+func (s *Sender) MayBegin(k *Sent, now Stamp) (until Stamp) {
+	if k.heard || now >= k.open || s.rules.off(Certain) {
+		return 0
+	}
+	return k.open
 }
 
 // Lingers records that an attempt has ended and its handler has not returned.

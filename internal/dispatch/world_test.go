@@ -30,6 +30,9 @@ type world struct {
 	trace   []string         // nil = not wanted
 	tracing bool
 	fault   string // the violation
+
+	cancelled    Attempt // is not to begin any more once that is acknowledged
+	acknowledged bool
 }
 
 // scene is what is to be done: runs, how long their handlers take, and the slots of each worker.
@@ -40,6 +43,8 @@ type scene struct {
 	slots []int
 	// deadly runs end the process of the worker that first begins them.
 	deadly bool
+	// cancels: the first run may be cancelled. The signal to its worker is lost.
+	cancels bool
 }
 
 const (
@@ -246,6 +251,8 @@ func (w *world) elect(term uint64) {
 			l.ready[i] = r.n + 1
 		case !r.done:
 			s.Load(attempt(i, r.n), workerOf(r.worker), stamp(w.now))
+		case w.cancelled.N > 0 && w.cancelled == attempt(i, r.n):
+			s.Lingers(s.Load(w.cancelled, workerOf(r.worker), stamp(w.now)))
 		}
 	}
 	w.leaders = append(w.leaders, l)
@@ -308,6 +315,41 @@ func (w *world) tick() {
 	w.drain()
 	if w.choose(1) == 1 {
 		w.depose()
+	}
+	if w.scene.cancels && w.cancelled.N == 0 && w.choose(1) == 1 {
+		w.cancel()
+	}
+	w.acknowledge()
+}
+
+// cancel ends the first run's attempt, which its leader knows at once, and its worker does not.
+func (w *world) cancel() {
+	r := &w.rows[0]
+	l := w.leader(w.term)
+	if r.ready || r.done || r.n == 0 || l.frozen > w.now || l.stale {
+		return
+	}
+	w.cancelled, r.done = attempt(0, r.n), true
+	w.say("%s is cancelled", name(w.cancelled))
+	if k := l.Find(w.cancelled); k != nil {
+		if k.Proposed() {
+			var acts Acts
+			l.Started(k, stamp(w.now), &acts)
+			w.does(l, acts)
+		}
+		l.Lingers(k)
+	}
+}
+
+// acknowledge has the caller of a cancel get its answer, if the leader may give it.
+func (w *world) acknowledge() {
+	l := w.leader(w.term)
+	if w.cancelled.N == 0 || w.acknowledged || l.frozen > w.now || l.stale {
+		return
+	}
+	if k := l.Find(w.cancelled); k == nil || l.MayBegin(k, stamp(w.now)) == 0 {
+		w.acknowledged = true
+		w.say("the cancel of %s is acknowledged", name(w.cancelled))
 	}
 }
 
@@ -542,6 +584,9 @@ func (w *world) begins(p *process, a Attempt) {
 	switch {
 	case w.begun[a] > 1:
 		w.fail("%s begins twice", name(a))
+	case a == w.cancelled && w.acknowledged:
+		w.fail("%s begins after its cancel was acknowledged", name(a))
+	case a == w.cancelled:
 	case r.ready || r.done || r.n != a.N || r.worker != p.id:
 		w.fail("worker %d begins %s, which is not its own any more", p.id, name(a))
 	}
