@@ -16,12 +16,14 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore/replica"
+	"github.com/carillon-scheduler/carillon/metastore/replica/dblog"
 )
 
 // Finished runs go to a table, behind commits: every node keeps those that may not be there yet, and the leader writes
 // them. Their numbers follow from the log's entries. A transaction that writes some first moves the mark, the number up
 // to which the table has them, from where it must be, so that a former leader, and one that gets no answer, write
-// nothing twice.
+// nothing twice. It does so only while the log has the row of the last entry: a leader whose log was replaced beneath it,
+// by a backup or a replica, would count runs of the new log as written.
 
 const (
 	historyBuffer = 64 << 20 // bytes of runs that may wait to be written; then commits wait
@@ -41,9 +43,11 @@ type history struct {
 	episodes *episode.Log
 	limit    int64 // bytes that may wait
 	byEnd    bool  // runs are stored as of their end: the database's clock is not the store's
+	loose    bool  // their entries need not be in the log
 
-	entry    uint64 // that settles the next runs
-	position uint64 // of the next run in it
+	hash     dblog.Hash // of the row of the entry that is applied
+	entry    uint64     // that settles the next runs
+	position uint64     // of the next run in it
 
 	mu      sync.Mutex
 	waiting []finished // by number; they may be in the table already
@@ -69,6 +73,7 @@ type history struct {
 // finished is a run that waits to be written.
 type finished struct {
 	number uint64
+	hash   dblog.Hash // of the row of the entry that settled it
 	size   int64
 	run    *kernel.Run
 }
@@ -78,19 +83,20 @@ var _ replica.History = (*history)(nil)
 // positionBits of a number are the place among the runs that an entry settles.
 const positionBits = 24
 
-// historyConfig configures a history. limit and byEnd are optional.
+// historyConfig configures a history. limit and byEnd are optional, loose is for tests without a log.
 type historyConfig struct {
 	db       *sql.DB
 	dialect  *dialect
 	episodes *episode.Log
 	limit    int64
 	byEnd    bool
+	loose    bool
 	leads    func() bool // whether this node writes the table
 }
 
 // newHistory follows the table until close.
 func newHistory(c historyConfig) *history {
-	h := &history{dialect: c.dialect, db: c.db, episodes: c.episodes, limit: cmp.Or(c.limit, historyBuffer), byEnd: c.byEnd, byName: map[[2]string]*kernel.Run{},
+	h := &history{dialect: c.dialect, db: c.db, episodes: c.episodes, limit: cmp.Or(c.limit, historyBuffer), byEnd: c.byEnd, loose: c.loose, byName: map[[2]string]*kernel.Run{},
 		moved: make(chan struct{}), more: make(chan struct{}, 1), hurried: make(chan struct{}, 1), leads: c.leads, growth: growth{of: map[jobName]written{}}}
 	h.ctx, h.stop = context.WithCancel(context.Background())
 	h.duties.Go(h.write)
@@ -105,6 +111,9 @@ func (h *history) close() {
 func nameOf(tenant jobs.Tenant, id jobs.ID) [2]string {
 	return [2]string{string(tenant), string(id[:])}
 }
+
+// applying sets the row of the entry that is applied next.
+func (h *history) applying(_ uint64, hash dblog.Hash) { h.hash = hash }
 
 // Begin sets the entry that settles the runs appended from now on.
 func (h *history) Begin(index uint64) { h.entry, h.position = index, 0 }
@@ -131,7 +140,7 @@ func (h *history) Append(runs []*kernel.Run) {
 		h.mu.Lock()
 	}
 	for _, run := range runs {
-		f := finished{number: h.entry<<positionBits | h.position, run: run, size: int64(500 + len(run.Args) + len(run.Result) + len(run.Checkpoint) + len(run.Error))}
+		f := finished{number: h.entry<<positionBits | h.position, hash: h.hash, run: run, size: int64(500 + len(run.Args) + len(run.Result) + len(run.Checkpoint) + len(run.Error))}
 		h.position++
 		h.waiting = append(h.waiting, f)
 		h.byName[nameOf(run.Tenant, run.ID)] = run
@@ -158,6 +167,7 @@ func (h *history) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.waiting, h.size = nil, 0
+	h.growth.whole = true
 	clear(h.byName)
 	close(h.moved)
 	h.moved = make(chan struct{})
@@ -304,8 +314,11 @@ func (h *history) step(ctx context.Context) error {
 		return nil
 	}
 	last := part[len(part)-1].number
-	if done, err := h.put(ctx, mark, last, part); err != nil || !done {
-		return err // the mark tells what became of it
+	if done, err := h.put(ctx, mark, part); err != nil || !done {
+		if now, e := h.mark(ctx); err == nil && e == nil && now == mark {
+			err = fmt.Errorf("the log no longer has entry %d: the database was restored, or lost its end", last>>positionBits)
+		}
+		return err // otherwise the mark tells what became of it
 	}
 	h.grew(mark, last, part)
 	h.written(last)
@@ -329,13 +342,24 @@ func (h *history) mark(ctx context.Context) (upTo uint64, err error) {
 	return upTo, err
 }
 
-// put writes runs, if the mark is where it must be, and moves it.
-func (h *history) put(ctx context.Context, from, to uint64, part []finished) (done bool, err error) {
+// put writes runs, if the mark is where it must be and the log has the entry of the last one, and moves the mark.
+func (h *history) put(ctx context.Context, from uint64, part []finished) (done bool, err error) {
 	if err := h.partitions(ctx); err != nil {
 		return false, err
 	}
+	defer func() {
+		if err != nil {
+			h.parted = time.Time{} // a restored database may lack some
+		}
+	}()
+	last := &part[len(part)-1]
+	query, args := "UPDATE carillon_mark SET upto = ? WHERE one = 1 AND upto = ?", []any{int64(last.number), int64(from)}
+	if !h.loose {
+		query += " AND EXISTS (SELECT 1 FROM carillon_log l WHERE l.seq = ? AND l.hash = ?)"
+		args = append(args, int64(last.number>>positionBits), last.hash[:])
+	}
 	err = h.within(ctx, func(tx *sql.Tx) error {
-		moved, err := tx.ExecContext(ctx, h.dialect.ask("UPDATE carillon_mark SET upto = ? WHERE one = 1 AND upto = ?"+h.dialect.unlessIdle), int64(to), int64(from))
+		moved, err := tx.ExecContext(ctx, h.dialect.ask(query+h.dialect.unlessIdle), args...)
 		if err != nil {
 			return err
 		}

@@ -26,7 +26,7 @@ import (
 func historyOf(t testing.TB, s *Store, limit int64) (h *history, lead func(bool)) {
 	t.Helper()
 	var leads atomic.Bool
-	h = newHistory(historyConfig{db: s.db, dialect: s.dialect, episodes: episode.New(slog.New(slog.NewTextHandler(t.Output(), nil))), limit: limit, leads: leads.Load})
+	h = newHistory(historyConfig{db: s.db, dialect: s.dialect, episodes: episode.New(slog.New(slog.NewTextHandler(t.Output(), nil))), limit: limit, loose: true, leads: leads.Load})
 	t.Cleanup(h.close)
 	return h, func(is bool) {
 		leads.Store(is)

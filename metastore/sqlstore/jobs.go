@@ -77,17 +77,19 @@ func (s *Store) writeChanged(ctx context.Context, term, since uint64, whole bool
 }
 
 // inTerm keeps leaders of other terms from writing what a column guards, until the transaction ends. It fails with
-// errLaterTerm if a later one has written it.
+// errLaterTerm if a later one has written it, or leads. A term that the database has not given, because a backup
+// replaced it, writes nothing: its number may be higher than those that the database gives from now on.
 func (s *Store) inTerm(ctx context.Context, tx *sql.Tx, table, column string, term uint64) error {
 	done, err := tx.ExecContext(ctx, s.dialect.ask("UPDATE "+table+" SET "+column+" = ? WHERE one = 1 AND "+column+" <= ?"+s.dialect.unlessIdle), int64(term), int64(term))
 	if err != nil {
 		return err
 	}
-	var last int64 // MariaDB counts rows that have changed
-	if err := tx.QueryRowContext(ctx, "SELECT "+column+" FROM "+table+" WHERE one = 1").Scan(&last); err != nil {
+	var last, leads int64 // MariaDB counts rows that have changed
+	if err := tx.QueryRowContext(ctx, "SELECT "+column+", (SELECT term FROM carillon_leader WHERE one = 1) FROM "+table+
+		" WHERE one = 1").Scan(&last, &leads); err != nil {
 		return err
 	}
-	if n, err := done.RowsAffected(); err != nil || n == 0 && last != int64(term) {
+	if n, err := done.RowsAffected(); err != nil || n == 0 && last != int64(term) || leads != int64(term) {
 		return errors.Join(err, errLaterTerm)
 	}
 	return nil

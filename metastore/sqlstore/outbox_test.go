@@ -399,7 +399,7 @@ func TestTableOfJobs(t *testing.T) {
 		if _, err := s.db.Exec("DELETE FROM carillon_jobs"); err != nil {
 			t.Fatal(err)
 		}
-		term := uint64(1 << 20)
+		term := s.log.Term()
 		if _, err := s.writeChanged(t.Context(), term, 0, false); err != nil {
 			t.Error(err)
 		}

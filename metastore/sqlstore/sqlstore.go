@@ -261,7 +261,8 @@ func (s *Store) load(ctx context.Context) (err error) {
 	s.machine = replica.NewMachine(replica.MachineConfig{History: s.history, Knows: s.cfg.knows, Fail: s.fail, Diverged: func(err error) { log.Load().ReadAgain(err) },
 		SnapshotAfter: s.cfg.snapshotAfter, Replay: replayTime, Trailing: s.cfg.snapshotAfter, Changed: changed})
 	s.log = dblog.New(dblog.Config{Database: logTable{s, s.logDB}, Machine: s.machine, Node: s.cfg.Node, Logger: s.logger,
-		Forget: s.history.forget, Settled: s.history.settled, Alone: s.session.alone, Lease: s.cfg.leaseTime, Statement: s.packet / packetShare})
+		Forget: s.history.forget, Applying: s.history.applying, Settled: s.history.settled, Alone: s.session.alone,
+		Lease: s.cfg.leaseTime, Statement: s.packet / packetShare})
 	log.Store(s.log)
 	context.AfterFunc(s.broken, func() { _ = s.log.Close() })
 	if s.now = s.cfg.Now; s.now == nil {

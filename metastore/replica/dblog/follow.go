@@ -109,7 +109,7 @@ func (l *Log) read(ctx context.Context) error {
 		if r.Prev != l.hash {
 			return errGap
 		}
-		if err, failed := l.cfg.Machine.Apply(r.Seq, r.Entry).(error); failed {
+		if err, failed := l.apply(r).(error); failed {
 			return err
 		}
 		l.moved(r)

@@ -26,6 +26,9 @@ type Config struct {
 	// Forget is called when the rows are replaced because the database has lost entries that they had: what the
 	// history has of them is to be dropped, too. Default: nothing.
 	Forget func()
+	// Applying is called before an entry is applied. By the hash of its row, what is made of it is bound to the log that
+	// has that row. Default: nothing.
+	Applying func(seq uint64, hash Hash)
 	// Settled returns when the history has all runs that had ended when a snapshot was captured. Default: at once.
 	Settled func(ctx context.Context) error
 	// Alone reports whether no other node can have taken the lease before its end, for databases that allow that.
@@ -106,6 +109,9 @@ func New(c Config) *Log {
 	}
 	if c.Forget == nil {
 		c.Forget = func() {}
+	}
+	if c.Applying == nil {
+		c.Applying = func(uint64, Hash) {}
 	}
 	if c.Settled == nil {
 		c.Settled = func(context.Context) error { return nil }
@@ -252,7 +258,7 @@ func (l *Log) insert(ctx context.Context, term uint64, batch []*pending) {
 		endAll(batch, errDeposed)
 	default:
 		for i, p := range batch {
-			answer := l.cfg.Machine.Apply(rows[i].Seq, p.entry)
+			answer := l.apply(rows[i])
 			l.moved(rows[i])
 			p.end(answer, nil)
 		}
@@ -296,6 +302,12 @@ func (l *Log) has(ctx context.Context, row Row) (bool, error) {
 	}
 	found, err := l.db.Rows(ctx, row.Seq-1, 1)
 	return len(found) > 0 && found[0].Seq == row.Seq && found[0].Hash == row.Hash, err
+}
+
+// apply applies the entry of a row.
+func (l *Log) apply(r Row) any {
+	l.cfg.Applying(r.Seq, r.Hash)
+	return l.cfg.Machine.Apply(r.Seq, r.Entry)
 }
 
 // moved notes that a row was applied.
