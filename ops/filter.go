@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/argschema"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -15,7 +16,8 @@ import (
 // RunFilter selects runs: the store's filter, and what definitions know.
 type RunFilter struct {
 	metastore.RunQuery
-	Tag string // a tag that their jobs have now
+	Tag    string        // a tag that their jobs have now
+	Within time.Duration // only those that ended within this time; 0 = all
 }
 
 // maxTagged is how many jobs with a tag a list of runs may have: the query names them.
@@ -25,7 +27,7 @@ const maxTagged = 5_000
 func (f *RunFilter) Any() bool {
 	q := &f.RunQuery
 	return q.Job != "" || q.State != kernel.New || q.Worker != "" || !q.Parent.IsZero() || !q.Batch.IsZero() || q.Origin != "" || q.Cause != "" || q.Code != "" ||
-		q.App != "" || q.Match != "" || len(q.Args) > 0 || f.Tag != "" || !q.From.IsZero()
+		q.App != "" || q.Match != "" || len(q.Args) > 0 || f.Tag != "" || !q.From.IsZero() || f.Within != 0
 }
 
 // FilterRuns lists runs as [Ops.Runs] does, with a filter that also knows tags.
@@ -34,7 +36,22 @@ func (o *Ops) FilterRuns(ctx context.Context, who Who, f RunFilter) (metastore.P
 	if err != nil {
 		return metastore.Page{}, err
 	}
-	return o.Runs(ctx, who, q)
+	page, err := o.Runs(ctx, who, q)
+	return f.lately(page, o.Now()), err
+}
+
+// lately leaves those of a page that ended within the filter's time. Lists have those that ended last first, so that
+// nothing follows a page without any.
+func (f *RunFilter) lately(page metastore.Page, now time.Time) metastore.Page {
+	if f.Within == 0 {
+		return page
+	}
+	since := now.Add(-f.Within)
+	page.Runs = slices.DeleteFunc(slices.Clone(page.Runs), func(run *kernel.Run) bool { return run.Ended.Before(since) })
+	if len(page.Runs) == 0 {
+		page.Next, page.Searched = "", time.Time{}
+	}
+	return page
 }
 
 // runQuery resolves a filter to one that the store knows.

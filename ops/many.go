@@ -237,6 +237,7 @@ func (o *Ops) selectRuns(ctx context.Context, who Who, f RunFilter, states []job
 			if err != nil {
 				return nil, err
 			}
+			page = f.lately(page, o.Now())
 			for _, run := range page.Runs {
 				rows = append(rows, run)
 				if done.Matched++; len(done.Names) < manyShown {

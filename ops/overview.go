@@ -35,7 +35,7 @@ func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 	if err != nil {
 		return Overview{}, err
 	}
-	failed, err := o.failedSince(ctx, who, now.Add(-time.Hour))
+	failed, err := o.FilterRuns(ctx, who, FailedLately)
 	if err != nil {
 		return Overview{}, err
 	}
@@ -46,22 +46,9 @@ func (o *Ops) Overview(ctx context.Context, who Who) (Overview, error) {
 	return Overview{
 		Pulse: o.live.Pulse(who.tenant()), Attention: attention,
 		Now: now, Leader: o.live.Leader(), Shares: o.shares(who), Recurring: global.RecurringDebug, Triggered: global.TriggeredDebug,
-		Workers: len(o.live.Workers(who.tenant())), Live: counts.Live, Failed: failed, Hours: metastore.Hours(counts.Tallies),
+		Workers: len(o.live.Workers(who.tenant())), Live: counts.Live, Failed: len(failed.Runs), Hours: metastore.Hours(counts.Tallies),
 	}, nil
 }
 
-// failedSince counts the runs that have failed for good since t, up to a page of them. They come last ended first,
-// after those that still linger.
-func (o *Ops) failedSince(ctx context.Context, who Who, t time.Time) (int, error) {
-	page, err := o.store.Runs(ctx, metastore.RunQuery{Tenant: who.tenant(), State: jobs.Terminated, Limit: metastore.MaxPage})
-	if err != nil {
-		return 0, err
-	}
-	n := 0
-	for _, run := range page.Runs {
-		if !run.Ended.Before(t) {
-			n++
-		}
-	}
-	return n, nil
-}
+// FailedLately selects the runs that Overview.Failed counts.
+var FailedLately = RunFilter{RunQuery: metastore.RunQuery{State: jobs.Terminated, Limit: metastore.MaxPage}, Within: time.Hour}

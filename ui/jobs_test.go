@@ -394,6 +394,8 @@ func TestPagesOfAJobWithoutCode(t *testing.T) {
 	command := json.RawMessage(`{"argv":["/usr/bin/pg_dump"]}`)
 	w := ops.Wanted{Key: "db.backup", Kind: kernel.Recurring, App: "app",
 		Set: kernel.Settings{Schedule: new("@every 1h"), Exec: &command, Timeout: new(time.Minute)}}
+	s.apply(kernel.Register{App: "app", Worker: kernel.NoWorker, Start: true, Bundle: "files-of-ops", // the first revision sets nothing
+		Job: kernel.Declaration{Key: "db.backup", Kind: kernel.Recurring}})
 	if _, err := o.Declare(t.Context(), who, []ops.Wanted{w}, ops.How{Bundle: "files-of-ops"}); err != nil {
 		t.Fatal(err)
 	}

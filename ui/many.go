@@ -54,7 +54,7 @@ func (p *manyPage) What(n int) string {
 
 // manyFilters are the names of filters in URLs, with their labels.
 var manyFilters = [][2]string{{"q", "Search"}, {"app", "App"}, {"tag", "Tag"}, {"kind", "Kind"}, {"job", "Job"}, {"state", "State"}, {"worker", "Worker"},
-	{"origin", "Origin"}, {"parent", "Parent run"}, {"batch", "Batch"}, {"code", "Error code"}, {"arg", "Argument"}, {"from", "Created from"}, {"to", "Created before"}}
+	{"origin", "Origin"}, {"parent", "Parent run"}, {"batch", "Batch"}, {"code", "Error code"}, {"arg", "Argument"}, {"within", "Ended within"}, {"from", "Created from"}, {"to", "Created before"}}
 
 // manyLink is a link to the page of an action, under the filter of a list.
 type manyLink struct {

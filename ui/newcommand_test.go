@@ -78,7 +78,7 @@ func TestEditCommand(t *testing.T) {
 	answer, body = s.post("/jobs/db.backup/edit", form)
 	s.has("a mistake", answer, body, 422, "stdin: invalid value", "&#34;both&#34;")
 	form.Set("exec", `{"script":"echo a \\u0026 b \u0026 c"}`)
-	if answer, _ = s.post("/jobs/db.backup/edit", form); answer.Header.Get("Location") != "/jobs/db.backup?did=saved&undo=2" {
+	if answer, _ = s.post("/jobs/db.backup/edit", form); answer.Header.Get("Location") != "/jobs/db.backup?did=saved&undo=1" {
 		t.Fatalf("it leads to %q", answer.Header.Get("Location"))
 	}
 	answer, body = s.get("/jobs/db.backup")

@@ -18,7 +18,8 @@ type overview struct {
 	ops.Overview
 	Urgent     []urgent
 	Busy       int // runs that a worker has
-	Waiting    int // due, for a slot or a worker; or for their retry
+	Waiting    int // due, for a slot or a worker
+	Retrying   int
 	Delayed    int
 	Throughput chart.Stack
 	Lateness   chart.Band
@@ -110,7 +111,7 @@ func (u *UI) latest(ctx context.Context, who ops.Who, state jobs.State) ([]runRo
 // draw renders the charts.
 func (p *overview) draw(base string) {
 	live := p.Live
-	p.Busy, p.Waiting, p.Delayed = live[jobs.Processing], live[jobs.Enqueued]+live[jobs.Failed], live[jobs.Scheduled]
+	p.Busy, p.Waiting, p.Retrying, p.Delayed = live[jobs.Processing], live[jobs.Enqueued], live[jobs.Failed], live[jobs.Scheduled]
 	link := func(s jobs.State) string { return base + "/runs?state=" + s.String() }
 	p.Now = chart.Share{Title: "Live runs", Parts: []chart.Part{
 		{Name: "running", Class: "processing", N: live[jobs.Processing], Href: link(jobs.Processing)},

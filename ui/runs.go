@@ -41,6 +41,7 @@ type runsPage struct {
 // runFilter is the filter in the URL, as it was typed.
 type runFilter struct {
 	State, Job, App, Tag, Worker, Origin, Parent, Batch, From, To, Zone, Code, Arg string
+	Within                                                                         string // how long ago they ended at most
 	Cursor                                                                         string
 	Back                                                                           []string // cursors of the pages before this one, "" for the first
 }
@@ -92,7 +93,7 @@ const (
 func filterOf(q url.Values) runFilter {
 	get := func(name string) string { return strings.TrimSpace(q.Get(name)) }
 	f := runFilter{State: get("state"), Job: get("job"), App: get("app"), Tag: get("tag"), Worker: get("worker"), Origin: get("origin"), Parent: get("parent"), Batch: get("batch"),
-		From: get("from"), To: get("to"), Zone: get("zone"), Code: get("code"), Arg: get("arg"), Cursor: q.Get("cursor"), Back: q["back"]}
+		From: get("from"), To: get("to"), Zone: get("zone"), Code: get("code"), Arg: get("arg"), Within: get("within"), Cursor: q.Get("cursor"), Back: q["back"]}
 	switch { // the browser fills in the viewer's zone only if the URL has no time
 	case f.From == "" && f.To == "":
 		f.Zone = ""
@@ -105,13 +106,13 @@ func filterOf(q url.Values) runFilter {
 
 // Any reports whether a field other than the state filters the list.
 func (f runFilter) Any() bool {
-	return f.Job != "" || f.App != "" || f.Tag != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.Batch != "" || f.From != "" || f.To != "" || f.Code != "" || f.Arg != ""
+	return f.Job != "" || f.App != "" || f.Tag != "" || f.Worker != "" || f.Origin != "" || f.Parent != "" || f.Batch != "" || f.From != "" || f.To != "" || f.Code != "" || f.Arg != "" || f.Within != ""
 }
 
 // values returns the filter without the position in the list.
 func (f runFilter) values() url.Values {
 	v := url.Values{}
-	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "batch": f.Batch, "from": f.From, "to": f.To, "zone": f.Zone, "code": f.Code, "arg": f.Arg} {
+	for name, text := range map[string]string{"state": f.State, "job": f.Job, "app": f.App, "tag": f.Tag, "worker": f.Worker, "origin": f.Origin, "parent": f.Parent, "batch": f.Batch, "from": f.From, "to": f.To, "zone": f.Zone, "code": f.Code, "arg": f.Arg, "within": f.Within} {
 		if text != "" {
 			v.Set(name, text)
 		}
@@ -161,6 +162,11 @@ func (f runFilter) query() (q ops.RunFilter, faults filterFaults) {
 		arg, err := metastore.ParseArg(f.Arg)
 		q.Args = []metastore.Arg{arg}
 		faults.note("arg", err)
+	}
+	if f.Within != "" {
+		if q.Within, err = time.ParseDuration(f.Within); err != nil || q.Within <= 0 {
+			faults.note("within", kernel.Invalid("invalid time %.20q since the end: want a duration such as 1h or 90m", f.Within))
+		}
 	}
 	if f.Parent != "" {
 		q.Parent, err = jobs.ParseID(f.Parent)

@@ -39,15 +39,52 @@ async function refresh() {
   }
 }
 
-function place(html) {
+// While runs are selected, their list stays as it is: rows that moved away would be selected no more. What came since
+// is shown on request, and then the selected rows stay as well.
+let pending = ""; // the page that is not shown yet
+const selection = () => [...document.querySelectorAll("input[name=id][form=bulk]:checked")];
+
+function selected(newer) {
+  const word = document.querySelector("[data-selected]");
+  const more = document.querySelector("[data-newer]");
+  const n = selection().length;
+  if (word) word.textContent = n ? `${n} selected` : "";
+  if (!more) return;
+  more.hidden = !n || !newer;
+  if (newer) more.textContent = `${newer} newer ${newer === 1 ? "run" : "runs"}: show`;
+}
+
+function newRows(fresh) {
+  const keys = (root) => [...root.querySelectorAll("#page tr[data-key]")].map((row) => row.dataset.key);
+  const known = new Set(keys(document));
+  return keys(fresh).filter((key) => !known.has(key)).length;
+}
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches?.("input[name=id][form=bulk]")) return;
+  if (pending && !selection().length) place(pending, true);
+  else if (!pending) selected(0);
+  else selected(newRows(markup(pending)));
+});
+document.addEventListener("click", (event) => {
+  if (pending && event.target.matches?.("[data-newer]")) place(pending, true);
+});
+
+function place(html, all) {
   const fresh = markup(html);
+  const rows = selection().map((box) => box.closest("tr"));
+  const hold = rows.length > 0 && !all;
+  pending = hold ? html : "";
+  const newer = hold ? newRows(fresh) : 0;
+  for (const row of rows) row.dataset.keep = "";
   const focused = document.activeElement;
   const around = [];
   for (let e = focused; e && e !== document.body; e = e.parentElement) around.push(e);
   for (const part of document.querySelectorAll("[data-live]")) {
-    const next = fresh.getElementById(part.id);
+    const next = hold && part.id === "page" ? null : fresh.getElementById(part.id);
     if (next) morph(part, next);
   }
+  for (const row of rows) delete row.dataset.keep;
   // What was moved has the focus again; what has gone leaves it to the part of the page around it.
   const kept = around.find((e) => e.isConnected);
   if (kept && document.activeElement !== focused) {
@@ -56,6 +93,7 @@ function place(html) {
   }
   times();
   again();
+  selected(newer);
   document.dispatchEvent(new Event("placed"));
 }
 

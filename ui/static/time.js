@@ -24,6 +24,12 @@ function say(element, text) {
 }
 
 export function times() {
+  for (const place of document.querySelectorAll("[data-zone]")) say(place, zone);
+  for (const link of document.querySelectorAll("a[data-my-zone]")) {
+    const to = new URL(link.href);
+    to.searchParams.set("zone", zone);
+    if (link.href !== to.href) link.href = to.href;
+  }
   for (const t of document.querySelectorAll("time[datetime]")) {
     const at = new Date(t.dateTime);
     if ("rel" in t.dataset) {
@@ -45,4 +51,3 @@ export function times() {
 
 export const said = (iso) => absolute.format(new Date(iso));
 export const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
-for (const place of document.querySelectorAll("[data-zone]")) say(place, zone);
