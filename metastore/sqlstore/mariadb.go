@@ -108,6 +108,15 @@ const (
 	packetShare = 4        // the part of a packet that the entries of one statement have
 )
 
+// mariadbSession is what a session sets.
+var mariadbSession = []string{
+	"time_zone = '+00:00', autocommit = 1, completion_type = 'NO_CHAIN', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION'",
+	", character_set_client = utf8mb4, character_set_results = utf8mb4, collation_connection = utf8mb4_bin",
+	", sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615, sql_auto_is_null = 0, unique_checks = 1, default_storage_engine = InnoDB",
+	"/*!80000 , transaction_isolation = 'REPEATABLE-READ', transaction_read_only = 0, max_execution_time = 0 */",
+	"/*M! , tx_isolation = 'REPEATABLE-READ', tx_read_only = 0, max_statement_time = 0 */",
+}
+
 // mariadbInstant is a time from Unix nanoseconds.
 func mariadbInstant(nanos string) string {
 	return "TIMESTAMP'1970-01-01 00:00:00.000000' + INTERVAL (" + nanos + " DIV 1000) MICROSECOND"

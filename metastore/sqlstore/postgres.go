@@ -9,10 +9,51 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // PostgreSQL, 14 or later.
+
+// postgresPooled is what a session sets also through a pooler, which keeps that for each of its clients. What a session is
+// like must not depend on the server, the database or the user.
+var postgresPooled = map[string]string{"client_encoding": "UTF8", "standard_conforming_strings": "on", "TimeZone": "UTC", "DateStyle": "ISO, MDY"}
+
+// postgresSession is what a session sets beside that.
+var postgresSession = map[string]string{
+	"default_transaction_isolation": "read committed", "default_transaction_deferrable": "off",
+	"statement_timeout": "0", "lock_timeout": "0", "idle_in_transaction_session_timeout": "0", "idle_session_timeout": "0",
+	"bytea_output": "hex", "array_nulls": "on", "IntervalStyle": "postgres",
+	"plan_cache_mode": "force_generic_plan", // a commit takes a tenth less, a list of runs in many days' partitions a tenth
+}
+
+// settle sets in a new session what only newer versions know.
+func (c Config) settle(ctx context.Context, conn *pgx.Conn) error {
+	version, _, _ := strings.Cut(conn.PgConn().ParameterStatus("server_version"), ".")
+	if major, err := strconv.Atoi(version); !c.direct || err != nil || major < 17 {
+		return nil
+	}
+	_, err := conn.Exec(ctx, "SET transaction_timeout = 0")
+	return err
+}
+
+// postgresHostile returns what is wrong with a session that cannot be set, "" = nothing.
+func postgresHostile(setting map[string]string) string {
+	for _, c := range []struct{ name, want string }{
+		{"server_encoding", "UTF8"}, {"client_encoding", "UTF8"}, {"standard_conforming_strings", "on"},
+		{"default_transaction_read_only", "off"}, {"default_transaction_isolation", "read committed"}, {"bytea_output", "hex"}, {"array_nulls", "on"},
+	} {
+		if is := setting[c.name]; !strings.EqualFold(is, c.want) {
+			hint := "change it for the database or its user"
+			if c.name == "server_encoding" {
+				hint = "create the database with ENCODING 'UTF8'"
+			}
+			return fmt.Sprintf("%s of this PostgreSQL is %s: want %s: %s", c.name, is, c.want, hint)
+		}
+	}
+	return ""
+}
 
 var postgres = &dialect{
 	name:   "PostgreSQL",
@@ -95,6 +136,20 @@ var postgres = &dialect{
 			return "", fmt.Errorf("this PostgreSQL is a replica and takes no writes: give the URL of the primary")
 		case version < 140000:
 			return "", fmt.Errorf("this PostgreSQL has version %d.%d: 14 or later is required", version/10000, version%10000)
+		}
+		setting := map[string]string{}
+		rows, err := db.QueryContext(ctx, "SELECT name, setting FROM pg_settings")
+		err = each(rows, err, func(scan func(...any) error) error {
+			var name, value string
+			err := scan(&name, &value)
+			setting[name] = value
+			return err
+		})
+		if err != nil {
+			return "", fmt.Errorf("read the settings of PostgreSQL: %w", err)
+		}
+		if why := postgresHostile(setting); why != "" {
+			return "", errors.New(why)
 		}
 		return postgresKeeps(commit, fsync, pages), nil
 	},

@@ -21,6 +21,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"net/url"
 	"strings"
@@ -71,7 +72,7 @@ type Config struct {
 	checkEvery    time.Duration                           // how often nodes compare their rows; default: as with raft
 	liveEvery     time.Duration                           // how often some of carillon_live are written; default: liveEvery
 	pooled        bool                                    // there is a pooler in front of PostgreSQL
-	generic       bool                                    // PostgreSQL plans each statement once
+	direct        bool                                    // there is none: a session of PostgreSQL is ours
 	prepared      bool                                    // MariaDB prepares each statement, as the driver does with long ones
 	through       func(driver.Connector) driver.Connector // the way to the database, but of the session; nil = directly
 	wires         *wires                                  // of all connections; nil = they are not known
@@ -173,7 +174,7 @@ func (s *Store) reach(ctx context.Context) error {
 	if s.cfg.pooled, err = throughPooler(ctx, c); err != nil {
 		return err
 	}
-	s.cfg.generic = !s.cfg.pooled // a pooler refuses connections with this setting
+	s.cfg.direct = !s.cfg.pooled // a pooler refuses connections with most settings
 	return s.reopen()
 }
 
@@ -375,11 +376,12 @@ func connect(cfg Config) (*dialect, *sql.DB, error) {
 		if cfg.pooled && c.DefaultQueryExecMode == pgx.QueryExecModeCacheStatement {
 			c.DefaultQueryExecMode = pgx.QueryExecModeExec // a prepared statement would be another connection's
 		}
-		if cfg.generic {
-			c.RuntimeParams["plan_cache_mode"] = "force_generic_plan" // a commit takes a tenth less, a list of runs in many days' partitions a tenth
+		maps.Copy(c.RuntimeParams, postgresPooled)
+		if cfg.direct {
+			maps.Copy(c.RuntimeParams, postgresSession)
 		}
 		c.DialFunc = pgconn.DialFunc(cfg.wires.dial(dialing(c.DialFunc)))
-		return postgres, cfg.pool(stdlib.GetConnector(*c)), nil
+		return postgres, cfg.pool(stdlib.GetConnector(*c, stdlib.OptionAfterConnect(cfg.settle))), nil
 	case "mariadb", "mysql":
 		c, err := mariadbConfig(u, cfg)
 		if err != nil {
@@ -436,11 +438,10 @@ func mariadbConfig(u *url.URL, cfg Config) (*mysql.Config, error) {
 	c.InterpolateParams = !cfg.prepared // one round trip for each statement
 	c.Collation = "utf8mb4_bin"
 	c.MaxAllowedPacket = 0 // the server's limit
-	// The clock is read as a local time, and an hour of local time may come twice. A server's default could let
-	// statements read uncommitted rows; the two have different names for that setting. MySQL lacks the rest, and
-	// takes it for a comment, as MariaDB does with the other.
-	c.Params = map[string]string{"@carillon": fmt.Sprintf("1, time_zone = '+00:00' /*!80000 , transaction_isolation = 'REPEATABLE-READ' */ "+
-		"/*M! , tx_isolation = 'REPEATABLE-READ', idle_transaction_timeout = %d */", max(0, int(cfg.silence.Seconds())))}
+	// What a session is like must not depend on the server, or on the user: the clock is read as a local time, and an hour
+	// of local time may come twice, others read uncommitted rows, and modes change what a statement means. MySQL and
+	// MariaDB have settings that the other one lacks, and takes for comments.
+	c.Params = map[string]string{"@carillon": "1, " + strings.Join(append(mariadbSession, fmt.Sprintf("/*M! , idle_transaction_timeout = %d */", max(0, int(cfg.silence.Seconds())))), " ")}
 	return c, nil
 }
 
