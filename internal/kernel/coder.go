@@ -193,12 +193,19 @@ func (c *coder) rareID(v *jobs.ID) {
 	}
 }
 
-// time writes 0 for the zero time; an instant that is exactly Unix nanosecond 0 would read back as zero, and no row has
-// one.
+// wireTime returns 0 for the zero time; an instant that is exactly Unix nanosecond 0 would read back as zero, and no row
+// has one.
+func wireTime(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
 func (c *coder) time(v *time.Time) {
 	var n int64
-	if !c.reading && !v.IsZero() {
-		n = v.UnixNano()
+	if !c.reading {
+		n = wireTime(*v)
 	}
 	c.int(&n)
 	if c.reading {

@@ -45,8 +45,11 @@ func (h *History) And(v Version) *History {
 	next := *h
 	next.Versions = append(slices.Clip(h.Versions), v)
 	size := 0
-	for i, v := range slices.Backward(next.Versions) {
-		size += len(AppendSettings(AppendSettings(nil, &v.Code), &v.Edits))
+	var buf []byte
+	for i := len(next.Versions) - 1; i >= 0; i-- {
+		v := &next.Versions[i]
+		buf = AppendSettings(AppendSettings(buf[:0], &v.Code), &v.Edits)
+		size += len(buf)
 		if kept := len(next.Versions) - i; kept > MaxVersions || kept > 1 && size > maxHistoryBytes {
 			next.Versions = next.Versions[i+1:]
 			break

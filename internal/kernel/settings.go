@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"bytes"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -89,7 +90,7 @@ func (s *Settings) Given() []string {
 
 // Equal reports whether s and t set the same.
 func (s *Settings) Equal(t *Settings) bool {
-	return bytes.Equal(AppendSettings(nil, s), AppendSettings(nil, t))
+	return sameOnWire(reflect.ValueOf(s).Elem(), reflect.ValueOf(t).Elem())
 }
 
 // Changed returns the names of the fields in which s and t differ.
@@ -97,14 +98,55 @@ func (s *Settings) Changed(t *Settings) []string {
 	var names []string
 	v, w := reflect.ValueOf(s).Elem(), reflect.ValueOf(t).Elem()
 	for i, name := range fieldNames {
-		one, other := reflect.New(settingsType).Elem(), reflect.New(settingsType).Elem()
-		one.Field(i).Set(v.Field(i))
-		other.Field(i).Set(w.Field(i))
-		if !one.Addr().Interface().(*Settings).Equal(other.Addr().Interface().(*Settings)) {
+		if !sameOnWire(v.Field(i), w.Field(i)) {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// sameOnWire reports whether two addressable values of a type have the same wire form, without making it: a commit
+// compares all settings of each job that it changes. A list without items and none are the same there.
+func sameOnWire(v, w reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if v.IsNil() || w.IsNil() {
+			return v.IsNil() && w.IsNil()
+		}
+		return sameOnWire(v.Elem(), w.Elem())
+	case reflect.String:
+		return v.String() == w.String()
+	case reflect.Bool:
+		return v.Bool() == w.Bool()
+	case reflect.Int, reflect.Int64:
+		return v.Int() == w.Int()
+	case reflect.Float64:
+		return math.Float64bits(v.Float()) == math.Float64bits(w.Float())
+	case reflect.Slice:
+		if v.Type().Elem().Kind() == reflect.Uint8 {
+			return bytes.Equal(v.Bytes(), w.Bytes())
+		}
+		if v.Len() != w.Len() {
+			return false
+		}
+		for i := range v.Len() {
+			if !sameOnWire(v.Index(i), w.Index(i)) {
+				return false
+			}
+		}
+		return true
+	case reflect.Struct:
+		if at, is := v.Addr().Interface().(*time.Time); is {
+			return wireTime(*at) == wireTime(*w.Addr().Interface().(*time.Time))
+		}
+		for i := range v.NumField() {
+			if !sameOnWire(v.Field(i), w.Field(i)) {
+				return false
+			}
+		}
+		return true
+	}
+	panic("compare settings of kind " + v.Kind().String() + " in internal/kernel/settings.go")
 }
 
 // Said returns the value that s sets for a field, for users, or nil.
