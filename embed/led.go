@@ -155,6 +155,7 @@ func (l *led) current(ctx context.Context) error {
 func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, metastore.Reader) (A, error)) (answer A, err error) {
 	_, term := e.leader()
 	switch here := e.leads(); {
+	case metastore.AgeOf(ctx) > 0 && e.copies != nil: // a read of this request has waited for the leader already
 	case metastore.CopyWillDo(ctx) && e.copies != nil && e.copies.Whole():
 		return ask(ctx, e.here)
 	case e.copies != nil && e.current(ctx) == nil, e.copies == nil && (here || term == 0):

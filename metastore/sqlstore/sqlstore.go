@@ -65,6 +65,7 @@ type Config struct {
 
 	knows     uint32        // the newest version of the rules that this program knows; default: kernel.ApplyVersion
 	leaseTime time.Duration // how long a lease of leadership lasts; default: dblog.DefaultLease
+	reachTime time.Duration // how long the first answer may take; default: reachTime
 	patience  time.Duration // how long a statement may take that commits; default: patience
 	silence   time.Duration // how long a transaction may be idle; default: silence; negative: for ever
 	// snapshotAfter is how many bytes of log lie between two snapshots; default: snapshotAfter
@@ -147,13 +148,23 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	return s, nil
 }
 
+// reachTime is how long a database may take for its first answer. One that is frozen, or behind a network that drops
+// packets, takes for ever.
+const reachTime = 20 * time.Second
+
 // dial connects, and changes nothing.
 func dial(ctx context.Context, cfg Config) (*Store, error) {
 	s, err := prepared(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.reach(ctx); err != nil {
+	within := cmp.Or(cfg.reachTime, reachTime)
+	reaching, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("no answer within %v", within))
+	defer cancel()
+	if err := s.reach(reaching); err != nil {
+		if reaching.Err() != nil {
+			err = context.Cause(reaching)
+		}
 		_ = s.Close()
 		return nil, kernel.Refuse(jobs.Unavailable, "%s cannot be reached: %s", s.dialect.name, quiet(err, cfg.URL))
 	}

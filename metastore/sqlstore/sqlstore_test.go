@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -142,6 +143,21 @@ func TestRefusesURLs(t *testing.T) {
 		_, err := Open(t.Context(), Config{URL: url})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// A database that accepts connections and never answers, as one that is frozen, is not waited for.
+func TestADatabaseThatNeverAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() // connections wait in its queue: nothing accepts them
+	for _, url := range []string{"postgres://carillon@%s/db?sslmode=disable", "mariadb://root@%s/db"} {
+		_, err := Open(t.Context(), Config{URL: fmt.Sprintf(url, l.Addr()), reachTime: 50 * time.Millisecond})
+		if want := "cannot be reached: no answer within 50ms"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", url, err, want)
 		}
 	}
 }
