@@ -84,7 +84,7 @@ func Attempt(ctx context.Context) AttemptInfo {
 	return AttemptInfo{}
 }
 
-// Result sets the result of the run, which is stored if the run succeeds: v as JSON, up to 64 KiB.
+// Result sets the result of the run, which is stored if the run succeeds: v as JSON, up to 64 KiB and 62 levels.
 func Result(ctx context.Context, v any) error {
 	if r := running(ctx); r != nil {
 		return r.Result(v)

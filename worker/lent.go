@@ -75,6 +75,9 @@ func (l *lent) Last(err error) bool {
 // Result keeps the result until the handler returns; the last one counts.
 func (l *lent) Result(v any) error {
 	raw, err := encode("result", v, kernel.MaxResult)
+	if err == nil {
+		err = kernel.CheckResult(raw)
+	}
 	if err != nil {
 		return err
 	}

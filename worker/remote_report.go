@@ -60,8 +60,8 @@ func (r *Remote) Log(ctx context.Context, run jobs.ID, attempt uint32, first uin
 // call returns the same. The error is jobs.Stale if the worker had lost the attempt.
 func (r *Remote) Finish(ctx context.Context, f kernel.Finish) (*kernel.Run, error) {
 	r.Touch()
-	if n := len(f.Result); n > kernel.MaxResult {
-		return nil, kernel.Invalid("result has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", n, kernel.MaxResult)
+	if err := kernel.CheckResult(f.Result); err != nil {
+		return nil, err
 	}
 	f.Error, f.Worker = cut(f.Error, kernel.MaxError), r.worker.name
 	k := token{f.ID, f.Attempt}

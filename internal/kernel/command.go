@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 	"time"
@@ -462,11 +461,8 @@ func (c Finish) Check() error {
 	if c.Outcome < OutcomeSuccess || c.Outcome > OutcomeSnooze {
 		return Invalid("unknown outcome %d", c.Outcome)
 	}
-	if len(c.Result) > MaxResult {
-		return Invalid("result has %d bytes, at most %d are allowed", len(c.Result), MaxResult)
-	}
-	if len(c.Result) > 0 && !json.Valid(c.Result) {
-		return Invalid("result is not valid JSON")
+	if err := CheckResult(c.Result); err != nil {
+		return err
 	}
 	if len(c.Error) > MaxError {
 		return Invalid("error text has %d bytes, at most %d are allowed", len(c.Error), MaxError)

@@ -225,9 +225,33 @@ func CheckArgs(args []byte) error {
 	if fastjson.Object(args) {
 		return nil
 	}
+	if err := checkJSON("arguments", args, fastjson.MaxLevels); err != nil {
+		return err
+	}
+	return Invalid("arguments must be a JSON object such as {\"customer\":\"c7\"}, not %.20q", args)
+}
+
+// resultLevels is how deep a result may be nested: it becomes an argument of the runs that follow, in "parent".
+const resultLevels = fastjson.MaxLevels - 2
+
+// CheckResult validates the result of a run: any JSON that a run that follows can get, or none.
+func CheckResult(raw []byte) error {
+	switch {
+	case len(raw) == 0:
+		return nil
+	case len(raw) > MaxResult:
+		return Invalid("result has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", len(raw), MaxResult)
+	case fastjson.Value(raw, resultLevels):
+		return nil
+	}
+	return checkJSON("result", raw, resultLevels)
+}
+
+// checkJSON returns what is wrong with JSON that a run carries.
+func checkJSON(what string, raw []byte, levels int) error {
 	depth, deepest, inText := 0, 0, false
-	for i := 0; i < len(args); i++ {
-		switch c := args[i]; {
+	for i := 0; i < len(raw); i++ {
+		switch c := raw[i]; {
 		case inText && c == '\\':
 			i++
 		case c == '"':
@@ -240,16 +264,16 @@ func CheckArgs(args []byte) error {
 			depth--
 		}
 	}
-	if deepest > fastjson.MaxLevels {
-		return Invalid("arguments are nested %d levels deep, at most %d are allowed", deepest, fastjson.MaxLevels)
+	if deepest > levels {
+		return Invalid("%s: nested %d levels deep, at most %d are allowed", what, deepest, levels)
 	}
-	if !json.Valid(args) {
-		return Invalid("arguments are not valid JSON")
+	if !json.Valid(raw) {
+		return Invalid("%s: not valid JSON", what)
 	}
-	if n := fastjson.Overflowing(args); n != "" {
-		return Invalid("arguments have the number %.40s, which exceeds 1.8e308: send it as a string", n)
+	if n := fastjson.Overflowing(raw); n != "" {
+		return Invalid("%s: the number %.40s exceeds 1.8e308: send it as a string", what, n)
 	}
-	return Invalid("arguments must be a JSON object such as {\"customer\":\"c7\"}, not %.20q", args)
+	return nil
 }
 
 // workExamples are shown in errors.

@@ -75,12 +75,12 @@ func (r *Runner) run(ctx context.Context, k known, args []byte) error {
 	return nil
 }
 
-// last returns the last answer, as JSON, or nil if it is missing or too large to be kept.
+// last returns the last answer, as JSON, or nil if it is missing or no result that can be kept.
 func (w *work) last() json.RawMessage {
 	if len(w.state.Responses) == 0 {
 		return nil
 	}
-	if raw := asJSON(w.state.Responses[len(w.state.Responses)-1]); len(raw) <= kernel.MaxResult {
+	if raw := asJSON(w.state.Responses[len(w.state.Responses)-1]); kernel.CheckResult(raw) == nil {
 		return raw
 	}
 	return nil

@@ -128,7 +128,19 @@ func (r *recorder) Progress(done, total int64, text string) {
 	r.left.Progress = append(r.left.Progress, Progress{done, total, text})
 }
 
-func (r *recorder) Result(v any) error { return r.keep("result", v, kernel.MaxResult, &r.left.Result) }
+func (r *recorder) Result(v any) error {
+	var raw json.RawMessage
+	err := r.keep("result", v, kernel.MaxResult, &raw)
+	if err == nil {
+		err = kernel.CheckResult(raw)
+	}
+	if err == nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.left.Result = raw
+	}
+	return err
+}
 
 func (r *recorder) Save(ctx context.Context, v any) error {
 	if err := ctx.Err(); err != nil {
