@@ -27,6 +27,8 @@ type AttemptInfo struct {
 	Worker string
 	// Of a broadcast: the index of this run, from 0, and the total. Otherwise 0 and 0.
 	Index, Total int
+	// Job is the ID of the job. One that is deleted and created again has the key of the former one, and another ID.
+	Job ID
 	// Revision of the job when the run was created.
 	Revision uint64
 	// Number of the run among the runs of its HTTP job, from 1; 0 for other jobs.

@@ -34,7 +34,7 @@ func TestARunGoesTheWholeWay(t *testing.T) {
 		if string(run.Result) != `{"charged":7}` || got.Customer != "c7" {
 			t.Errorf("result %s of customer %q", run.Result, got.Customer)
 		}
-		if want := (jobs.AttemptInfo{Tenant: "default", Run: id, Key: "charge", Due: run.Due, Number: 1, Worker: w.Name(), Revision: run.Revision}); info != want || run.Due.IsZero() {
+		if want := (jobs.AttemptInfo{Tenant: "default", Run: id, Key: "charge", Due: run.Due, Number: 1, Worker: w.Name(), Job: run.Job, Revision: run.Revision}); info != want || run.Due.IsZero() || run.Job.IsZero() {
 			t.Errorf("attempt is %+v, want %+v", info, want)
 		}
 		if run.Worker != w.Name() || !strings.HasPrefix(run.Worker, "w-") {

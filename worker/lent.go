@@ -50,7 +50,7 @@ func (l *lent) Progress(done, total int64, text string) {
 // Attempt returns which attempt this is.
 func (l *lent) Attempt() jobs.AttemptInfo {
 	run := l.attempt.in
-	info := jobs.AttemptInfo{Tenant: run.Tenant, Run: run.ID, Key: run.Key, Due: run.Due, Number: run.Attempt, Worker: l.worker.name, Revision: run.Revision, Execution: run.Execution}
+	info := jobs.AttemptInfo{Tenant: run.Tenant, Run: run.ID, Key: run.Key, Job: run.Job, Due: run.Due, Number: run.Attempt, Worker: l.worker.name, Revision: run.Revision, Execution: run.Execution}
 	if p := run.Place; p != nil {
 		info.Index, info.Total = int(p.Index), int(p.Total)
 	}

@@ -349,3 +349,34 @@ func alive(pid int) bool {
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(2*time.Minute/time.Millisecond))
 	return n == 0 || err != nil
 }
+
+// A command is remembered for the job that has it, and not for another one of its key: that of another tenant, or one
+// that was created when the former job, or its whole tenant, had been deleted.
+func TestCommandOfASuccessor(t *testing.T) {
+	command := `{"argv":["echo","former"]}`
+	r, err := New(func(context.Context, jobs.Tenant, jobs.Key) ([]byte, uint64, error) { return []byte(command), 7, nil }, everything)
+	if err != nil {
+		t.Fatal(err)
+	}
+	says := func(at jobs.AttemptInfo) string {
+		c, err := r.command(t.Context(), at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c.Argv[1]
+	}
+	at := jobs.AttemptInfo{Tenant: "acme", Key: "backup", Job: jobs.ID{1}, Revision: 7}
+	says(at)
+	command = `{"argv":["echo","its own"]}`
+	if got := says(at); got != "former" {
+		t.Errorf("the command of a revision is read again: %s", got)
+	}
+	successor, other := at, at
+	successor.Job, successor.Revision = jobs.ID{2}, 1
+	other.Tenant, other.Revision = "umbrella", 1
+	for _, at := range []jobs.AttemptInfo{successor, other} {
+		if got := says(at); got != "its own" {
+			t.Errorf("%+v runs the command %s", at, got)
+		}
+	}
+}

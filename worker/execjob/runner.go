@@ -49,10 +49,19 @@ type Runner struct {
 	groups *cgroups // nil without Config.Cgroup
 
 	mu     sync.Mutex
-	known  map[jobs.Key]known
+	known  map[identity]known
 	now    map[*process]struct{} // those that run
 	closed bool
 }
+
+// identity is what a job is remembered by. Its key alone may be another tenant's, and tomorrow that of another job.
+type identity struct {
+	tenant jobs.Tenant
+	key    jobs.Key
+	job    jobs.ID
+}
+
+func identityOf(at jobs.AttemptInfo) identity { return identity{at.Tenant, at.Key, at.Job} }
 
 // known is the command of a job's revision.
 type known struct {
@@ -60,6 +69,9 @@ type known struct {
 	command  *execspec.Command
 	err      error
 }
+
+// maxKnown bounds how many are remembered.
+const maxKnown = 10_000
 
 // New returns a runner. It refuses a configuration that would run nothing, or more than it seems to. With a cgroup, it
 // ends what workers left in it that died. Call Close after the last run.
@@ -81,7 +93,7 @@ func New(source Source, c Config) (*Runner, error) {
 	if len(c.Users) > 0 && os.Geteuid() != 0 {
 		return nil, fmt.Errorf("jobs may run as %s only if the worker runs as root", strings.Join(c.Users, ", "))
 	}
-	r := &Runner{cfg: c, source: source, known: map[jobs.Key]known{}, now: map[*process]struct{}{}}
+	r := &Runner{cfg: c, source: source, known: map[identity]known{}, now: map[*process]struct{}{}}
 	if c.Cgroup != "" {
 		var err error
 		if r.groups, err = openCgroups(c.Cgroup); err != nil {
@@ -129,7 +141,7 @@ func (r *Runner) Run(ctx context.Context, args []byte) error {
 // command returns the command of a job. It is read again for a run of a newer revision.
 func (r *Runner) command(ctx context.Context, at jobs.AttemptInfo) (*execspec.Command, error) {
 	r.mu.Lock()
-	k, ok := r.known[at.Key]
+	k, ok := r.known[identityOf(at)]
 	r.mu.Unlock()
 	if ok && k.revision >= at.Revision {
 		return k.command, k.err
@@ -144,7 +156,10 @@ func (r *Runner) command(ctx context.Context, at jobs.AttemptInfo) (*execspec.Co
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.known[at.Key] = k
+	if len(r.known) >= maxKnown {
+		clear(r.known)
+	}
+	r.known[identityOf(at)] = k
 	return k.command, k.err
 }
 

@@ -55,8 +55,17 @@ type Runner struct {
 	breakers *breakers
 
 	mu    sync.Mutex
-	plans map[jobs.Key]known
+	plans map[identity]known
 }
+
+// identity is what a job is remembered by. Its key alone may be another tenant's, and tomorrow that of another job.
+type identity struct {
+	tenant jobs.Tenant
+	key    jobs.Key
+	job    jobs.ID
+}
+
+func identityOf(at jobs.AttemptInfo) identity { return identity{at.Tenant, at.Key, at.Job} }
 
 // known is what a job is to do, as of a revision.
 type known struct {
@@ -83,7 +92,7 @@ func New(store Store, c Config) (*Runner, error) {
 		return nil, kernel.Invalid("invalid call timeout %v: want more than 0 and at most %v", c.CallTimeout, MaxCallTimeout)
 	}
 	c.App, c.CallTimeout = cmp.Or(c.App, App), cmp.Or(c.CallTimeout, CallTimeout)
-	return &Runner{cfg: c, store: store, client: c.Guard.client(), breakers: newBreakers(c.Breaker), plans: map[jobs.Key]known{}}, nil
+	return &Runner{cfg: c, store: store, client: c.Guard.client(), breakers: newBreakers(c.Breaker), plans: map[identity]known{}}, nil
 }
 
 // notOurs is how long a run waits whose job makes no requests: for a worker with its code.
@@ -115,7 +124,7 @@ func (c *Config) Check(app string, raw []byte) (place string, err error) {
 // revision.
 func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 	r.mu.Lock()
-	k, ok := r.plans[at.Key]
+	k, ok := r.plans[identityOf(at)]
 	r.mu.Unlock()
 	if ok && k.revision >= at.Revision {
 		return k, k.err
@@ -137,6 +146,6 @@ func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 	if len(r.plans) >= maxPlans {
 		clear(r.plans)
 	}
-	r.plans[at.Key] = k
+	r.plans[identityOf(at)] = k
 	return k, k.err
 }
