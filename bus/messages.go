@@ -113,8 +113,9 @@ const (
 type Stop struct {
 	ID      jobs.ID `json:"id"`
 	Attempt uint32  `json:"n"`
-	Stale   bool    `json:"stale,omitempty"` // the attempt is not yours any more: your reports of it are ignored
-	Term    uint64  `json:"term,omitempty"`  // not about an attempt: the leader of this term asks for a heartbeat
+	Started int64   `json:"started,omitempty"` // when the store started the attempt, in Unix nanoseconds; 0 = the worker has named it
+	Stale   bool    `json:"stale,omitempty"`   // the attempt is not yours any more: your reports of it are ignored
+	Term    uint64  `json:"term,omitempty"`    // not about an attempt: the leader of this term asks for a heartbeat
 	Timeout bool    `json:"timeout,omitempty"`
 	Rest    Rest    `json:"rest,omitempty"` // not about an attempt, but about the worker
 	By      string  `json:"by,omitempty"`

@@ -212,7 +212,7 @@ func (k *attempt) confirm(now dispatch.Stamp) *kernel.Run {
 
 // stopOf is the request to stop for an attempt that has ended.
 func stopOf(run *kernel.Run) *bus.Stop {
-	s := &bus.Stop{ID: run.ID, Attempt: run.Attempt}
+	s := &bus.Stop{ID: run.ID, Attempt: run.Attempt, Started: run.Started.UnixNano()}
 	switch run.State {
 	case jobs.Cancelled:
 		if n := len(run.Moves); n > 0 {

@@ -63,7 +63,7 @@ func (h *held) accept(p *bus.Push, at time.Time, serves func(jobs.Key) bool) (be
 	}
 	for _, run := range p.Runs {
 		t := token{run.ID, run.Attempt}
-		verdict, begins := h.receiver.Receive(h.name(t), serves(run.HandlerKey()), now)
+		verdict, begins := h.receiver.Receive(h.name(t), run.Started.UnixNano(), serves(run.HandlerKey()), now)
 		switch verdict {
 		case dispatch.Refused:
 			verdicts.Refused = append(verdicts.Refused, bus.Attempt{ID: t.ID, N: t.Attempt})

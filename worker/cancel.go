@@ -55,7 +55,7 @@ func (w *Worker) called(term uint64) {
 // stop ends an attempt because the leader asked for it.
 func (w *Worker) stop(ctx context.Context, s bus.Stop) {
 	t := token{s.ID, s.Attempt}
-	if w.held.forgo(t) {
+	if w.held.forgo(t, s.Started) {
 		if !s.Stale {
 			// This worker holds no such attempt, so its handler does not run, and never will: report that, so that its
 			// slots are freed.

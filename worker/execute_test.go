@@ -435,6 +435,30 @@ func TestAStopOvertakesItsPush(t *testing.T) {
 	})
 }
 
+// A store that was restored beneath a worker starts an attempt again under the same number. The worker has ended one of
+// that number, and begins it all the same.
+func TestARestoredStoreStartsAnAttemptAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStage(t)
+		w, _ := s.start(worker.Config{}, handler(jobs.Options{}, func(context.Context, json.RawMessage) error { return nil }))
+		run := s.started(w, "j")
+		s.push(w, run)
+		s.wantState(run.ID, jobs.Succeeded, "")
+		if a := s.push(w, run); !slices.Equal(a.Over, []bus.Attempt{{ID: run.ID, N: 1}}) {
+			t.Errorf("a late copy of the push is answered with %+v", a)
+		}
+		again := *run
+		again.Started = run.Started.Add(time.Second)
+		if a := s.push(w, &again); len(a.Over)+len(a.Refused) > 0 {
+			t.Errorf("the attempt of the restored store is answered with %+v", a)
+		}
+		synctest.Wait()
+		if n := w.Stats().Begun; n != 2 {
+			t.Errorf("%d attempts have begun, want 2", n)
+		}
+	})
+}
+
 // A run is cancelled while its success is on its way: its slots must not wait for the lease to expire.
 func TestCancelledWhileItFinishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

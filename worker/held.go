@@ -93,13 +93,13 @@ func (h *held) disown(a *attempt) {
 }
 
 // forgo has an attempt never begin that is not held. It reports whether it is not.
-func (h *held) forgo(t token) bool {
+func (h *held) forgo(t token, started int64) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.attempts[t] != nil {
 		return false
 	}
-	h.receiver.Forgo(h.name(t), h.stamp(time.Now()))
+	h.receiver.Forgo(h.name(t), started, h.stamp(time.Now()))
 	return true
 }
 
@@ -115,7 +115,7 @@ func (h *held) limit(slots int) {
 func (h *held) adopt(a *attempt) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed || !h.receiver.Adopt(h.name(a.token)) {
+	if h.closed || !h.receiver.Adopt(h.name(a.token), a.in.Started.UnixNano()) {
 		return false
 	}
 	h.attempts[a.token] = a

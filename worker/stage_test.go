@@ -390,6 +390,9 @@ func (s *stage) do(k kernel.Command) *kernel.Run {
 
 // stop sends a worker the request to end an attempt, over the bus.
 func (s *stage) stop(w *worker.Worker, stop bus.Stop) {
+	if stop.Started == 0 && !stop.ID.IsZero() { // as the leader has it from its rows
+		stop.Started = s.row(stop.ID).Started.UnixNano()
+	}
 	s.must(s.node.Signal(context.Background(), bus.Signal{Topic: bus.TopicCancel, Tenant: jobs.DefaultTenant, To: w.Name(), Data: bus.Encode(stop)}))
 }
 

@@ -53,15 +53,15 @@ func TestReceiverForgets(t *testing.T) {
 		if !r.Accepts(Push{Heard: now, Lease: lease}, now) {
 			t.Fatal("a fresh push is not accepted")
 		}
-		if v, begin := r.Receive(a, true, now); v != Began || !begin {
+		if v, begin := r.Receive(a, 0, true, now); v != Began || !begin {
 			t.Fatalf("attempt %d: %d, begin %v", a.N, v, begin)
 		}
-		if v, begin := r.Receive(a, true, now); v != Began || begin {
+		if v, begin := r.Receive(a, 0, true, now); v != Began || begin {
 			t.Fatalf("attempt %d, pushed again: %d, begin %v", a.N, v, begin)
 		}
 		r.Returned(a)
 		r.Ended(a, now)
-		if v, begin := r.Receive(a, true, now); v != Over || begin {
+		if v, begin := r.Receive(a, 0, true, now); v != Over || begin {
 			t.Fatalf("attempt %d, pushed after its end: %d, begin %v", a.N, v, begin)
 		}
 		now += time.Second
@@ -79,12 +79,12 @@ func TestReceiverRemembersTheLastEnd(t *testing.T) {
 	r := NewReceiver(0, 0)
 	lease := 15 * time.Second
 	a := attempt(1, 1)
-	if v, _ := r.Receive(a, false, 0); v != Refused {
+	if v, _ := r.Receive(a, 0, false, 0); v != Refused {
 		t.Fatalf("without the code for it: %d", v)
 	}
-	r.Forgo(a, lease)
+	r.Forgo(a, 0, lease)
 	r.Accepts(Push{Heard: 2*lease + 1, Lease: lease}, 2*lease+1)
-	if v, begin := r.Receive(a, true, 2*lease+1); v != Over || begin {
+	if v, begin := r.Receive(a, 0, true, 2*lease+1); v != Over || begin {
 		t.Errorf("pushed once more: %d, begin %v", v, begin)
 	}
 	r.Accepts(Push{Heard: 3*lease + 1, Lease: lease}, 3*lease+1)
@@ -98,14 +98,14 @@ func TestReceiverAdopts(t *testing.T) {
 	r := NewReceiver(0, 1)
 	r.Away(true)
 	for n, want := range []bool{true, false} {
-		if got := r.Adopt(attempt(1, uint32(n+1))); got != want {
+		if got := r.Adopt(attempt(1, uint32(n+1)), 0); got != want {
 			t.Errorf("attempt %d: %v", n+1, got)
 		}
 	}
-	if !r.Adopt(attempt(2, 1)) || r.Busy() != 2 {
+	if !r.Adopt(attempt(2, 1), 0) || r.Busy() != 2 {
 		t.Errorf("%d slots are taken, want one more than there are", r.Busy())
 	}
-	if v, begin := r.Receive(attempt(2, 1), true, 0); v != Began || begin {
+	if v, begin := r.Receive(attempt(2, 1), 0, true, 0); v != Began || begin {
 		t.Errorf("pushed: %d, begin %v", v, begin)
 	}
 }
@@ -115,30 +115,30 @@ func TestReceiverAdopts(t *testing.T) {
 func TestReceiverStrays(t *testing.T) {
 	r := NewReceiver(0, 2)
 	lost := attempt(1, 1)
-	r.Receive(lost, true, 0)
+	r.Receive(lost, 0, true, 0)
 	r.Ended(lost, 1)
 	var named []Attempt
 	if strays := r.Names(func(a Attempt) { named = append(named, a) }); strays != 1 || len(named) != 0 {
 		t.Errorf("%d strays, named %v", strays, named)
 	}
-	if v, _ := r.Receive(attempt(1, 2), true, 2); v != Refused {
+	if v, _ := r.Receive(attempt(1, 2), 0, true, 2); v != Refused {
 		t.Errorf("the next attempt of the same run: %d", v)
 	}
-	if v, _ := r.Receive(attempt(2, 1), true, 2); v != Began {
+	if v, _ := r.Receive(attempt(2, 1), 0, true, 2); v != Began {
 		t.Errorf("another run: %d", v)
 	}
-	if v, _ := r.Receive(attempt(3, 1), true, 2); v != Refused {
+	if v, _ := r.Receive(attempt(3, 1), 0, true, 2); v != Refused {
 		t.Errorf("a third: %d", v)
 	}
 	r.Returned(lost)
 	if strays := r.Names(func(Attempt) {}); strays != 0 {
 		t.Errorf("%d strays after it returned", strays)
 	}
-	if v, _ := r.Receive(attempt(4, 1), true, 3); v != Began {
+	if v, _ := r.Receive(attempt(4, 1), 0, true, 3); v != Began {
 		t.Errorf("in its slot: %d", v)
 	}
 	r.Away(true)
-	if v, _ := r.Receive(attempt(5, 1), true, 3); v != Refused {
+	if v, _ := r.Receive(attempt(5, 1), 0, true, 3); v != Refused {
 		t.Errorf("while away: %d", v)
 	}
 }

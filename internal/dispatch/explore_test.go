@@ -100,8 +100,8 @@ func (w *world) key(left int) uint64 {
 		for _, a := range slices.SortedFunc(maps.Keys(p.held), compare) {
 			fmt.Fprint(&b, "h", name(a), *p.held[a])
 		}
-		for _, a := range slices.SortedFunc(maps.Keys(p.past), compare) {
-			fmt.Fprint(&b, "p", name(a), p.past[a])
+		for _, a := range slices.SortedFunc(maps.Keys(p.past), func(a, b begun) int { return compare(a.Attempt, b.Attempt) }) {
+			fmt.Fprint(&b, "p", name(a.Attempt), p.past[a])
 		}
 		for i := range w.rows {
 			fmt.Fprint(&b, "y", p.busy[attempt(i, 0).Run].N)

@@ -33,14 +33,22 @@ type Receiver struct {
 	away    bool // takes nothing new
 	held    map[Attempt]*holding
 	busy    map[Run]Attempt // those whose handlers have not returned: one attempt of a run at most
-	past    map[Attempt]past
+	past    map[begun]past
 	order   []ending // of past, the oldest first
 	rules   rules
 }
 
+// begun names an attempt in every history: a store that was restored from a backup gives the same number again, and
+// its attempt has not ended. The time at which the store started an attempt does not come again.
+type begun struct {
+	Attempt
+	started int64 // Unix nanoseconds, by the store
+}
+
 // holding is an attempt that the worker runs, or has run and not yet reported.
 type holding struct {
-	stray bool // it is not the worker's any more, and its handler has not returned
+	started int64
+	stray   bool // it is not the worker's any more, and its handler has not returned
 }
 
 // past is how an attempt ended for a worker.
@@ -50,7 +58,7 @@ type past struct {
 }
 
 type ending struct {
-	attempt Attempt
+	attempt begun
 	at      Stamp
 }
 
@@ -58,7 +66,7 @@ type ending struct {
 // worker, one after the other, each has another number: a push that follows a heartbeat of another process is not
 // accepted, because what that one has begun is not known here.
 func NewReceiver(process int64, slots int) *Receiver {
-	return &Receiver{process: process, slots: slots, rules: sabotaged(), held: map[Attempt]*holding{}, busy: map[Run]Attempt{}, past: map[Attempt]past{}}
+	return &Receiver{process: process, slots: slots, rules: sabotaged(), held: map[Attempt]*holding{}, busy: map[Run]Attempt{}, past: map[begun]past{}}
 }
 
 // Away has the worker take nothing new, or take runs again.
@@ -72,11 +80,11 @@ func (r *Receiver) Busy() int { return len(r.busy) }
 
 // Adopt takes over an attempt that another process of the worker has begun, even without a free slot or while the
 // worker is away. It reports whether that is possible.
-func (r *Receiver) Adopt(a Attempt) bool {
+func (r *Receiver) Adopt(a Attempt, started int64) bool {
 	if _, running := r.busy[a.Run]; running || r.held[a] != nil {
 		return false
 	}
-	r.held[a], r.busy[a.Run] = &holding{}, a
+	r.held[a], r.busy[a.Run] = &holding{started: started}, a
 	return true
 }
 
@@ -86,21 +94,22 @@ func (r *Receiver) Accepts(p Push, now Stamp) bool {
 	return p.Process == r.process && (r.rules.off(Fresh) || now-p.Heard <= p.Lease*2/3)
 }
 
-// Receive decides about one attempt of a push that Accepts has accepted. On Began with begin, the caller begins it,
-// after the answer has been sent. able says whether the worker has the code for it.
-func (r *Receiver) Receive(a Attempt, able bool, now Stamp) (v Verdict, begin bool) {
-	if r.held[a] != nil {
+// Receive decides about one attempt, which the store started at a time, of a push that Accepts has accepted. On Began
+// with begin, the caller begins it, after the answer has been sent. able says whether the worker has the code for it.
+func (r *Receiver) Receive(a Attempt, started int64, able bool, now Stamp) (v Verdict, begin bool) {
+	h := r.held[a]
+	if h != nil && h.started == started {
 		return Began, false
 	}
-	if p, known := r.past[a]; known && !r.rules.off(Once) {
+	if p, known := r.past[begun{a, started}]; known && !r.rules.off(Once) {
 		return p.verdict, false
 	}
 	_, running := r.busy[a.Run]
-	if r.away || !able || running || r.slots > 0 && len(r.busy) >= r.slots {
-		r.end(a, Refused, now)
+	if r.away || !able || running || h != nil || r.slots > 0 && len(r.busy) >= r.slots {
+		r.end(begun{a, started}, Refused, now)
 		return Refused, false
 	}
-	r.held[a], r.busy[a.Run] = &holding{}, a
+	r.held[a], r.busy[a.Run] = &holding{started: started}, a
 	return Began, true
 }
 
@@ -111,9 +120,9 @@ func (r *Receiver) MayBegin(renewed, now Stamp, lease time.Duration) bool {
 }
 
 // Forgo has an attempt never begin that is not held: it ended before its push came.
-func (r *Receiver) Forgo(a Attempt, now Stamp) {
+func (r *Receiver) Forgo(a Attempt, started int64, now Stamp) {
 	if r.held[a] == nil {
-		r.end(a, Over, now)
+		r.end(begun{a, started}, Over, now)
 	}
 }
 
@@ -133,7 +142,7 @@ func (r *Receiver) Ended(a Attempt, now Stamp) {
 	if h == nil {
 		return
 	}
-	r.end(a, Over, now)
+	r.end(begun{a, h.started}, Over, now)
 	if r.busy[a.Run] == a {
 		h.stray = true
 		return
@@ -153,7 +162,7 @@ func (r *Receiver) Names(yield func(Attempt)) (strays int) {
 	return strays
 }
 
-func (r *Receiver) end(a Attempt, v Verdict, now Stamp) {
+func (r *Receiver) end(a begun, v Verdict, now Stamp) {
 	if p, known := r.past[a]; known && p.at == now {
 		r.past[a] = past{v, now}
 		return

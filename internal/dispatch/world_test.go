@@ -536,8 +536,8 @@ func (w *world) receives(m message, crash bool) {
 			return
 		}
 		free := p.slots - len(p.busy)
-		v, begin := p.Receive(m.a, true, now)
-		if v == Refused && free <= 0 && p.past[m.a].at == now && !p.excused() {
+		v, begin := p.Receive(m.a, 0, true, now)
+		if v == Refused && free <= 0 && p.past[begun{Attempt: m.a}].at == now && !p.excused() {
 			w.fail("worker %d has no slot for %s", p.id, name(m.a))
 		}
 		reply := message{kind: answer, term: m.term, worker: p.id, a: m.a, verdict: v}
