@@ -359,6 +359,9 @@ func (e *planned) plan(d *kernel.Definition, s *schedule.Schedule) {
 			e.next = nanos(next)
 			e.at = e.next - int64(d.Policy.Early)
 		}
+		if n := len(d.Silences); n > 0 && (e.at == 0 || e.at > nanos(d.Silences[n-1].Until)) {
+			e.at = nanos(d.Silences[n-1].Until) // at once
+		}
 	}
 }
 
@@ -573,6 +576,23 @@ func (c *catalog) again(e *entry, of basis, now time.Time) bool {
 	c.mu.Unlock()
 	c.back(e, nil)
 	return v.until != 0
+}
+
+// rest has a job looked at when it is due, as nothing keeps it from beginning early until then but a pause that may
+// end, or a debug mode and the like, whose end changes it.
+func (c *catalog) rest(e *entry, now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := c.entries[nameOf(e.def)]
+	if p == nil || p.change != e.def.Change {
+		return
+	}
+	p.at = nanos(e.next)
+	if h := e.def.Paused; h != nil && h.Until.After(now) && h.Until.Before(e.next) {
+		p.at = nanos(h.Until)
+	}
+	c.assignOne(p)
+	c.place(p)
 }
 
 func (c *catalog) global(tenant jobs.Tenant) *kernel.Global {

@@ -135,3 +135,66 @@ func TestDecideInParts(t *testing.T) {
 		}
 	}
 }
+
+// What was decided before an edit, and what was paused before it resumed, stays so; what did not begin early is decided
+// when it is due.
+func TestDecideAfterChanges(t *testing.T) {
+	for name, c := range map[string]struct {
+		now    string
+		change func(*kernel.Definition)
+		want   string
+	}{
+		"a pause that ended": {"04:30:00", func(d *kernel.Definition) {
+			d.Policy.Misfire = jobs.MisfireAll
+			paused := *d
+			paused.Paused = &kernel.Held{At: clock(t, "01:30:00")}
+			d.Silenced(&paused, clock(t, "03:30:00"))
+		}, "+01:00! paused 02:00-03:00/2 +04:00!"},
+		"a disable that ended": {"04:30:00", func(d *kernel.Definition) {
+			disabled := *d
+			disabled.Policy.Disabled = true
+			d.Silenced(&disabled, clock(t, "03:30:00"))
+		}, "disabled 01:00-03:00/3 +04:00!"},
+		"a pause that put another off": {"04:30:00", func(d *kernel.Definition) {
+			paused := *d
+			paused.Paused = &kernel.Held{At: clock(t, "00:40:00"), Until: clock(t, "01:30:00")}
+			d.Paused = &kernel.Held{At: clock(t, "03:30:00")}
+			d.Silenced(&paused, clock(t, "03:30:00"))
+		}, "paused 01:00-01:00/1 missed 02:00-02:00/1 +03:00! paused 04:00-04:00/1"},
+		"paused until before the due time": {"00:35:00", func(d *kernel.Definition) {
+			d.Policy.Early, d.Paused = time.Hour, &kernel.Held{At: clock(t, "00:31:00"), Until: clock(t, "00:45:00")}
+		}, ""},
+		"paused, due later": {"00:35:00", func(d *kernel.Definition) {
+			d.Policy.Early, d.Paused = time.Hour, &kernel.Held{At: clock(t, "00:31:00")}
+		}, ""},
+		"paused, due now": {"01:00:00", func(d *kernel.Definition) {
+			d.Policy.Early, d.Paused = time.Hour, &kernel.Held{At: clock(t, "00:31:00")}
+		}, "paused 01:00-01:00/1"},
+		"begun early under an earlier schedule": {"00:45:00", func(d *kernel.Definition) {
+			d.Policy.Early = 2 * time.Hour
+			earlier := d.Earlier(clock(t, "00:35:00"))
+			earlier.Decided = clock(t, "01:00:00")
+			d.Ahead, d.Cursor = []kernel.Earlier{earlier}, clock(t, "00:35:00")
+			d.Policy.Schedule = "*/30 * * * *"
+		}, "+01:30 +02:00 +02:30"},
+	} {
+		d := &kernel.Definition{Key: "report", Kind: kernel.Recurring, Anchor: clock(t, "00:30:00"), Cursor: clock(t, "00:30:00"),
+			Policy: kernel.Policy{Schedule: "0 * * * *", Misfire: jobs.MisfireOnce}}
+		c.change(d)
+		s, err := timetable.Schedule(d)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e := &entry{def: d, schedule: s}
+		e.next, _ = s.Next(d.Since())
+		f, _ := decide(e, &kernel.Global{}, nil, clock(t, c.now))
+		if got := decision(f); got != c.want {
+			t.Errorf("%s: %q\nwant %q", name, got, c.want)
+		}
+		if d.Cursor = f.To; len(d.Silences) > 0 {
+			if d.Decided(); len(d.Silences) > 0 {
+				t.Errorf("%s: %v is remembered although all is decided up to %v", name, d.Silences, d.Cursor)
+			}
+		}
+	}
+}

@@ -98,11 +98,13 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 	var batch []kernel.Envelope
 	owner := make([]int, 0, len(due))
 	based := make([]basis, len(due))
+	idle := make([]bool, len(due)) // nothing to decide yet
 	for i, e := range due {
 		g, calendars := cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant)
 		based[i] = basisOf(fireOf(e.def, g, calendars), term)
 		f, ok := decide(e, g, calendars, now)
-		if !ok {
+		if idle[i] = !ok; !ok {
+			cp.catalog.rest(e, now)
 			continue
 		}
 		f.Term = term
@@ -146,6 +148,7 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 	}
 	for i, e := range due {
 		switch {
+		case idle[i]:
 		case broken(refused[i]):
 			cp.catalog.back(e, nil)
 		case refused[i] == nil && latest[i] != nil && e.moved(latest[i]):
@@ -201,13 +204,19 @@ func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) (k
 	calendars, _ := c.Named(d.Policy.Calendars)
 	by := now.Add(d.Policy.Early)
 	var newest newestLate
+	ahead, idle := begun(d), d.Idle(g, now)
 	due, ok := e.next, !e.next.IsZero()
 	looked := 0
 	for ; ok && !due.After(by) && len(f.Due) < fireRuns && (looked < fireLook || newest.first()); looked++ {
 		if d.FixedDelay() && len(f.Due) > 0 {
 			break // the next one counts from the end of this run
 		}
-		switch silent := silence(d, g, calendars, due); {
+		silent := silence(d, g, calendars, due)
+		if due.After(now) && (idle || silent != "") {
+			break // what does not begin early is decided when it is due
+		}
+		switch {
+		case ahead(due):
 		case silent != "":
 			miss(&f, due, silent)
 		case now.Sub(due) <= g.Late():
@@ -221,10 +230,32 @@ func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) (k
 		f.To = due
 		due, ok = e.schedule.Next(due)
 	}
+	all := !ok || due.After(now)
 	if d.Policy.Misfire == jobs.MisfireOnce && len(f.Due) == 0 && !newest.due.IsZero() {
-		newest.fire(&f, !ok || due.After(by))
+		newest.fire(&f, all)
+	}
+	if n := len(d.Silences); n > 0 && all && d.Silences[n-1].Until.After(f.To) && !d.Silences[n-1].Until.After(now) {
+		f.To = d.Silences[n-1].Until // so that it can be forgotten
 	}
 	return f, f.To.After(f.From)
+}
+
+// begun returns which due times were decided ahead, under an earlier schedule.
+func begun(d *kernel.Definition) func(due time.Time) bool {
+	schedules := make([]*schedule.Schedule, len(d.Ahead))
+	for i, e := range d.Ahead {
+		schedules[i], _ = timetable.Schedule(d.With(e))
+	}
+	return func(due time.Time) bool {
+		for i, e := range d.Ahead {
+			if s := schedules[i]; s != nil && due.After(e.Until) && !due.After(e.Decided) {
+				if at, ok := s.Next(due.Add(-1)); ok && at.Equal(due) {
+					return true
+				}
+			}
+		}
+		return false
+	}
 }
 
 // newestLate is the newest due time of a decision that comes too late: fire_once fires it after all, unless one on time

@@ -20,6 +20,9 @@ func (c *change) changed(d *kernel.Definition, before *kernel.Definition) {
 	if before != nil && !d.Policy.SameTimes(&before.Policy) {
 		c.reschedule(d, before)
 	}
+	if before != nil {
+		d.Silenced(before, c.at)
+	}
 	d.Revision++
 	d.Edited = c.at
 	d.Change = c.number()
@@ -54,9 +57,15 @@ func (c *change) reschedule(d, before *kernel.Definition) {
 	if before.Policy.Schedule != "" && !before.Waits() && before.Since().Before(c.at) {
 		d.Undecided = append(slices.Clip(before.Undecided), before.Earlier(c.at))
 	}
-	if len(d.Undecided) == 0 && d.Cursor.Before(c.at) { // a run that started early has been decided
-		d.Cursor = c.at
+	if len(d.Undecided) > 0 {
+		return
 	}
+	if before.Cursor.After(c.at) { // a due time whose run began early stays decided, those of the new schedule are not
+		ahead := before.Earlier(c.at)
+		ahead.Decided = before.Cursor
+		d.Ahead = append(slices.Clip(before.Ahead), ahead)
+	}
+	d.Cursor = c.at
 }
 
 // number is the next change number.
@@ -209,6 +218,7 @@ func (c *change) delete(k kernel.Delete) error {
 	d.Deleted, d.Edited = c.at, c.at
 	d.Registered, d.Bundle, d.BundleFields = false, "", nil
 	d.Schema, d.Code, d.Edits, d.Paused, d.Undecided = nil, kernel.Settings{}, kernel.Settings{}, nil, nil
+	d.Ahead, d.Silences = nil, nil
 	d.Revision++
 	d.Change = c.number()
 	c.tx.Put(&d)

@@ -40,6 +40,9 @@ func (c *change) fire(k kernel.Fire) error {
 	if k.To.After(c.at.Add(row.Policy.Early)) && !sabotage.Off(sabotage.NotEarly) {
 		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is ahead of %v", k.Key, k.To, c.at)
 	}
+	if n := len(k.Due); n > 0 && k.Due[n-1].After(c.at) && row.Idle(c.global(), c.at) {
+		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is ahead of %v, and nothing of the job begins now", k.Key, k.Due[n-1], c.at)
+	}
 	if len(k.Due) > 0 && !k.Due[0].After(row.SetAt) {
 		return kernel.Refuse(jobs.Conflict, "fire of %s: %v is a due time of an earlier schedule, which was changed at %v", k.Key, k.Due[0], row.SetAt)
 	}
@@ -52,9 +55,7 @@ func (c *change) fire(k kernel.Fire) error {
 		c.miss(&d, m)
 	}
 	d.Cursor = k.To
-	for len(d.Undecided) > 0 && !d.Cursor.Before(d.Undecided[0].Until) {
-		d.Undecided = d.Undecided[1:]
-	}
+	d.Decided()
 	if sabotage.Off(sabotage.Cursor) && !row.Cursor.Equal(k.To) { // the first of two commits
 		c.tx.Put(&d)
 		c.effect.Definitions = append(c.effect.Definitions, &d)

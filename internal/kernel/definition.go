@@ -199,6 +199,10 @@ type Definition struct {
 	// Undecided are earlier schedules, oldest first, with due times after Cursor that may have been undecided when they
 	// were changed. An edit never fires for the past, so the leader's next Fire puts those into the ledger.
 	Undecided []Earlier
+	// Ahead are earlier schedules of which due times after their change had been decided by then: their runs began early.
+	Ahead []Earlier
+	// Silences are pauses and disables that ended, oldest first, while due times in them were undecided.
+	Silences []Silence
 	// Running is the unfinished run of the schedule, and Ended when the last one ended, if the schedule counts from
 	// that.
 	Running jobs.ID
@@ -220,6 +224,52 @@ type Definition struct {
 	BundleFields []string
 }
 
+// Silence is a time in which a job was paused or disabled. Due times after From and before Until are decided by it.
+type Silence struct {
+	Why         Reason
+	From, Until time.Time
+}
+
+// Silenced remembers until when the job was paused or disabled, once a change has ended that: due times in that time
+// may be undecided. Of more than there is room for, the last ones become one.
+func (d *Definition) Silenced(before *Definition, at time.Time) {
+	if d.Kind != Recurring {
+		return
+	}
+	s := Silence{Why: MissedDisabled, Until: at}
+	switch p := before.Paused; {
+	case before.Policy.Disabled && !d.Policy.Disabled:
+	case p == nil || p == d.Paused:
+		return
+	default:
+		s = Silence{MissedPaused, p.At, at}
+		if !p.Until.IsZero() && p.Until.Before(at) {
+			s.Until = p.Until
+		}
+	}
+	if !s.Until.After(d.Cursor) {
+		return
+	}
+	d.Silences = append(slices.Clip(d.Silences), s)
+	if n := len(d.Silences); n > MaxUndecided {
+		d.Silences[n-2].Until = s.Until
+		d.Silences = d.Silences[:n-1]
+	}
+}
+
+// Decided forgets what does not matter to due times after the cursor.
+func (d *Definition) Decided() {
+	for len(d.Undecided) > 0 && !d.Cursor.Before(d.Undecided[0].Until) {
+		d.Undecided = d.Undecided[1:]
+	}
+	for len(d.Ahead) > 0 && !d.Cursor.Before(d.Ahead[0].Decided) {
+		d.Ahead = d.Ahead[1:]
+	}
+	for len(d.Silences) > 0 && !d.Cursor.Before(d.Silences[0].Until) {
+		d.Silences = d.Silences[1:]
+	}
+}
+
 // MaxUndecided is how many schedules of a job may wait for the leader's decision.
 const MaxUndecided = 100
 
@@ -236,6 +286,7 @@ type Earlier struct {
 	First          time.Time
 	TTL            time.Duration
 	Calendars      []string
+	Decided        time.Time // of Ahead: its due times up to and including it had been decided
 }
 
 // ScheduleFields returns the names of the settings that shape the schedule: those of Earlier.
@@ -302,6 +353,12 @@ func (d *Definition) Holds(at time.Time) bool {
 	return d.Kind == Triggered && d.Paused != nil && (d.Paused.Until.IsZero() || d.Paused.Until.After(at))
 }
 
+// Idle reports whether a pause, a debug mode or the like keeps the job from beginning a run ahead of its due time.
+func (d *Definition) Idle(g *Global, at time.Time) bool {
+	p := d.Paused
+	return d.Policy.Disabled || g.Tenancy.Suspended.On || g.RecurringDebug.On || p != nil && (p.Until.IsZero() || p.Until.After(at))
+}
+
 // Silent returns why a due time of the job becomes part of a ledger range ("" = it fires).
 func (d *Definition) Silent(g *Global, due time.Time) Reason {
 	switch p := d.Paused; {
@@ -313,6 +370,11 @@ func (d *Definition) Silent(g *Global, due time.Time) Reason {
 		return MissedPaused
 	case g.RecurringDebug.On && due.After(g.RecurringDebug.At):
 		return MissedDebug
+	}
+	for _, s := range d.Silences {
+		if due.After(s.From) && due.Before(s.Until) {
+			return s.Why
+		}
 	}
 	return ""
 }

@@ -65,7 +65,7 @@ func (d *Definition) others() *Definition {
 	for _, t := range o.times() {
 		*t = time.Time{}
 	}
-	o.Created, o.Paused, o.Undecided, o.Running, o.Failing, o.Executions, o.Registered = time.Time{}, nil, nil, jobs.ID{}, 0, 0, false
+	o.Created, o.Paused, o.Undecided, o.Ahead, o.Silences, o.Running, o.Failing, o.Executions, o.Registered = time.Time{}, nil, nil, nil, nil, jobs.ID{}, 0, 0, false
 	for _, s := range []*Settings{&o.Code, &o.Edits} {
 		s.Name, s.Description, s.Schedule, s.Start, s.End, s.First, s.Args, s.HTTP, s.Exec = nil, nil, nil, nil, nil, nil, nil, nil, nil
 	}
@@ -136,6 +136,12 @@ func (c *ownFields) definition(d *Definition) {
 	}
 	if c.has(len(d.Undecided) > 0) {
 		list(&c.coder, &d.Undecided, 8, wireEarlier)
+	}
+	if c.has(len(d.Ahead) > 0) {
+		list(&c.coder, &d.Ahead, 8, wireEarlier)
+	}
+	if c.has(len(d.Silences) > 0) {
+		list(&c.coder, &d.Silences, 3, wireSilence)
 	}
 	if c.has(!d.Running.IsZero()) {
 		c.id(&d.Running)

@@ -294,6 +294,8 @@ func wireDefinition(c *coder, d *Definition) {
 	c.time(&d.TTLFrom)
 	c.time(&d.Deleted)
 	list(c, &d.Undecided, 8, wireEarlier)
+	list(c, &d.Ahead, 8, wireEarlier)
+	list(c, &d.Silences, 3, wireSilence)
 	c.id(&d.Running)
 	c.time(&d.Ended)
 	c.time(&d.Stopped)
@@ -319,7 +321,10 @@ func wireEarlier(c *coder, e *Earlier) {
 	c.time(&e.First)
 	signed(c, &e.TTL)
 	wireStrings(c, &e.Calendars)
+	c.time(&e.Decided)
 }
+
+func wireSilence(c *coder, s *Silence) { word(c, &s.Why); c.time(&s.From); c.time(&s.Until) }
 
 func wireDebug(c *coder, d *Debug) { c.bool(&d.On); text(c, &d.By); c.time(&d.At) }
 
