@@ -115,7 +115,7 @@ func TestGroupReportsUnknownOutcomes(t *testing.T) {
 func TestGroupPassesOnWhatCallersDidNotWaitFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGroup(2, 1, newSlow().commit)
-		var late []string
+		late := make(chan string, 9)
 		begin := func(actor string, n int, patience time.Duration) {
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -124,7 +124,7 @@ func TestGroupPassesOnWhatCallersDidNotWaitFor(t *testing.T) {
 					if len(results) != n || jobs.CodeOf(results[n-1].Err) != jobs.Conflict {
 						t.Errorf("%s: results %v", actor, results)
 					}
-					late = append(late, batch[0].Actor)
+					late <- batch[0].Actor
 				}), letters(actor, n))
 			}()
 			synctest.Wait()
@@ -134,8 +134,13 @@ func TestGroupPassesOnWhatCallersDidNotWaitFor(t *testing.T) {
 		begin("gave up in the second", 2, 2*time.Second+time.Second/2)
 		begin("was taken back", 2, time.Second+time.Second/2)
 		time.Sleep(10 * time.Second)
-		if !slices.Equal(late, []string{"gave up", "gave up in the second"}) {
-			t.Errorf("passed on: %q", late)
+		close(late)
+		var got []string
+		for actor := range late {
+			got = append(got, actor)
+		}
+		if !slices.Equal(got, []string{"gave up", "gave up in the second"}) {
+			t.Errorf("passed on: %q", got)
 		}
 	})
 }
