@@ -141,6 +141,10 @@ type elsewhere struct{ *led }
 // readPatience is the timeout of a read at the leader, after which the copy is read.
 const readPatience = soon
 
+// copyPatience is the timeout of a read of the copy. Its rows are in memory, its finished runs perhaps in a database that
+// is silent, too.
+const copyPatience = time.Second
+
 // current returns an error if this node's rows may be stale: another node may have been elected without its knowledge.
 func (l *led) current(ctx context.Context) error {
 	if l.copies == nil || l.copies.Alone() {
@@ -175,7 +179,12 @@ func read[A any](ctx context.Context, e elsewhere, ask func(context.Context, met
 	if !metastore.NoteAge(ctx, age) {
 		return answer, kernel.Refuse(jobs.Unavailable, "the leader does not answer")
 	}
-	if answer, err = ask(ctx, e.here); jobs.CodeOf(err) == jobs.NotFound {
+	reading, cancel := context.WithTimeout(ctx, copyPatience)
+	defer cancel()
+	switch answer, err = ask(reading, e.here); {
+	case err != nil && reading.Err() != nil && ctx.Err() == nil:
+		err = kernel.Refuse(jobs.Unavailable, "neither the leader nor the database answers")
+	case jobs.CodeOf(err) == jobs.NotFound:
 		err = kernel.Refuse(jobs.Unavailable, "the leader does not answer, and this node's copy, which may be %v old, does not have it: %v",
 			age.Round(time.Millisecond), err)
 	}
