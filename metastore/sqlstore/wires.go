@@ -69,6 +69,16 @@ func (l *wires) end() {
 	}
 }
 
+// ended reports whether all wires were ended.
+func (l *wires) ended() bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.cut
+}
+
 // wire is a network connection of a driver.
 type wire struct {
 	net.Conn

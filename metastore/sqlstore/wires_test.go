@@ -45,7 +45,9 @@ func TestAStoreEndsWithoutItsDatabase(t *testing.T) {
 				if err := <-led; err != nil {
 					t.Error(err)
 				}
-				_ = s.Close() // connections are broken
+				if err := s.Close(); err != nil { // a process would end with it
+					t.Error(err)
+				}
 				<-committed
 				if code := jobs.CodeOf(<-answered); code != jobs.Unknown && code != jobs.Unavailable {
 					t.Errorf("the entry: %v", code)
