@@ -134,10 +134,9 @@ func TestGroupPassesOnWhatCallersDidNotWaitFor(t *testing.T) {
 		begin("gave up in the second", 2, 2*time.Second+time.Second/2)
 		begin("was taken back", 2, time.Second+time.Second/2)
 		time.Sleep(10 * time.Second)
-		close(late)
 		var got []string
-		for actor := range late {
-			got = append(got, actor)
+		for len(late) > 0 {
+			got = append(got, <-late)
 		}
 		if !slices.Equal(got, []string{"gave up", "gave up in the second"}) {
 			t.Errorf("passed on: %q", got)
