@@ -177,6 +177,11 @@ func TestDecideAfterChanges(t *testing.T) {
 			d.Ahead, d.Cursor = []kernel.Earlier{earlier}, clock(t, "00:35:00")
 			d.Policy.Schedule = "*/30 * * * *"
 		}, "+01:30 +02:00 +02:30"},
+		"begun early, and edited twice": {"02:10:00", func(d *kernel.Definition) {
+			first, second := d.Earlier(clock(t, "00:35:00")), d.Earlier(clock(t, "02:05:00"))
+			first.Decided, second.SetAt = clock(t, "01:00:00"), clock(t, "00:35:00")
+			d.Ahead, d.Undecided, d.Cursor = []kernel.Earlier{first}, []kernel.Earlier{second}, clock(t, "00:35:00")
+		}, "edited 02:00-02:00/1"},
 	} {
 		d := &kernel.Definition{Key: "report", Kind: kernel.Recurring, Anchor: clock(t, "00:30:00"), Cursor: clock(t, "00:30:00"),
 			Policy: kernel.Policy{Schedule: "0 * * * *", Misfire: jobs.MisfireOnce}}

@@ -317,7 +317,7 @@ func silence(d *kernel.Definition, g *kernel.Global, calendars []*schedule.Calen
 
 // settle puts due times of earlier schedules into the ledger that were undecided when those were changed.
 func settle(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kernel.Fire {
-	f := fireOf(d, g, c)
+	f, ahead := fireOf(d, g, c), begun(d)
 	looked := 0
 	for _, earlier := range d.Undecided {
 		was := d.With(earlier)
@@ -332,7 +332,9 @@ func settle(d *kernel.Definition, g *kernel.Global, c *schedule.Calendars) kerne
 				if silent := silence(d, g, calendars, due); silent != "" {
 					why = silent
 				}
-				miss(&f, due, why)
+				if !ahead(due) {
+					miss(&f, due, why)
+				}
 				if f.To = due; was.FixedDelay() {
 					break // the next one would have counted from the end of a run
 				}
