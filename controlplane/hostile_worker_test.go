@@ -28,8 +28,8 @@ func TestWorkerDescriptionsAreBounded(t *testing.T) {
 			_, err := b.Call(h.ctx, bus.ServiceHeartbeat, bus.Encode(k))
 			return err
 		}
-		long := strings.Repeat("x", 1<<20)
-		loud := bus.WorkerInfo{App: "billing", Label: long, Host: long, Version: long, Slots: math.MaxInt, Tags: make([]string, 1000), Keys: map[jobs.Key]int{"k": 1}}
+		long := strings.Repeat("x", 1<<17) // all of it is one message
+		loud := bus.WorkerInfo{App: "billing", Label: long, Host: long, Version: long, Slots: math.MaxInt, Tags: make([]string, 400), Keys: map[jobs.Key]int{"k": 1}}
 		for i := range loud.Tags {
 			loud.Tags[i] = long[:1000]
 		}
@@ -119,7 +119,7 @@ func TestLogLinesOfOthers(t *testing.T) {
 			return metastore.LogPosition{Attempt: attempt, Sequence: n}
 		}
 		send("b", metastore.LogLine{Run: run, LogPosition: at(1, 1), Level: "INFO", Text: "its own, late"})
-		send("c", metastore.LogLine{Run: run, LogPosition: at(2, 1), Level: strings.Repeat("L", 1<<20), Text: strings.Repeat("x", 1<<20), At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
+		send("c", metastore.LogLine{Run: run, LogPosition: at(2, 1), Level: strings.Repeat("L", 1<<18), Text: strings.Repeat("x", 1<<18), At: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)})
 		send("c", metastore.LogLine{Run: run, LogPosition: at(1, 2), Text: "of another's attempt"})
 		send("b", metastore.LogLine{Run: run, LogPosition: at(2, 2), Text: "of another's attempt"})
 		send("b", metastore.LogLine{Run: run, LogPosition: at(99, 1), Text: "of an attempt that never was"})
