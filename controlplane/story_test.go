@@ -36,7 +36,8 @@ type fixture struct {
 	hub    *membus.Hub
 	cp     *controlplane.ControlPlane
 	store  metastore.Store
-	stop   func() // ends the control plane
+	leader atomic.Pointer[metastore.Store] // store, for workers
+	stop   func()                          // ends the control plane
 
 	alarm     func(context.Context, alarms.Target, alarms.Message) alarms.Answer // the control plane's Alarm, or nil
 	heartbeat func(context.Context) error                                        // the control plane's Heartbeat, or nil
@@ -73,6 +74,7 @@ func (h *fixture) restartOn(b bus.Bus) {
 		h.t.Fatal(err)
 	}
 	h.cp, h.store = cp, cp.Store()
+	h.leader.Store(new(h.store))
 	h.stop = h.spawn(cp.Run)
 	synctest.Wait()
 }
@@ -124,13 +126,23 @@ func (h *fixture) worker(cfg worker.Config, js ...jobs.Job) (stop func()) {
 	}
 	as := bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Worker, Name: cfg.Name}
 	b := busstore.Heed(h.hub.As(as), as)
-	w, err := worker.New(cfg, h.store, b, js...)
+	w, err := worker.New(cfg, atLeader{h.full, h}, b, js...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	stop = h.spawn(func(ctx context.Context) error { return errors.Join(w.Run(ctx), b.Close()) })
 	synctest.Wait()
 	return stop
+}
+
+// atLeader is the store of workers: their commands go to the control plane that began last.
+type atLeader struct {
+	metastore.Reader
+	h *fixture
+}
+
+func (a atLeader) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	return (*a.h.leader.Load()).Apply(ctx, batch)
 }
 
 func (h *fixture) close() {
