@@ -61,7 +61,7 @@ type fixture struct {
 
 func open(t *testing.T, change ...func(*embed.Config)) *fixture {
 	t.Helper()
-	conf := embed.Config{Worker: worker.Config{App: "shop", Name: "till", Grace: -1}}
+	conf := embed.Config{Worker: worker.Config{App: "shop", Name: "till", Slots: worker.Unlimited, Grace: -1}}
 	for _, fn := range change {
 		fn(&conf)
 	}
