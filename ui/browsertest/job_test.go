@@ -80,7 +80,7 @@ func TestEdit(t *testing.T) {
 		t.Errorf("edited at %v, it first fires at %v with revision %d; want %v and %d", edited, first.Due, first.Revision, want, job.Revision)
 	}
 	b.unfold(`//summary[contains(normalize-space(), "Follow the code")]`)
-	b.leads(button("Follow the code"))
+	b.leads(`//form[contains(@action, "/follow")]//button`)
 	b.sees("at 02:30, every day, Europe")
 }
 

@@ -52,7 +52,7 @@ func TestWalk(t *testing.T) {
 
 	b := h.newTab(true)
 	seen := b.walk("", mostPages, "/", "/runs/"+bad.ID.String(), "/runs/"+good.ID.String(), "/runs/"+busy.ID.String())
-	for _, want := range []string{"/", "/jobs", "jobs", "jobs/run", "jobs/edit", "jobs/pause", "jobs/delete", "jobs/versions", "jobs/backfill", "/runs", "runs", "/workers", "/stats", "/forecast", "/forecast/day", "/calendars",
+	for _, want := range []string{"/", "/jobs", "jobs", "jobs/run", "jobs/edit", "jobs/pause", "jobs/delete", "jobs/versions", "jobs/backfill", "/runs", "runs", "/workers", "/stats", "/forecast", "/forecast/day?zone", "/calendars",
 		"/cluster", "/settings", "/audit", "/new"} {
 		if seen[want] == 0 {
 			t.Errorf("no page of the kind %s can be reached", want)
