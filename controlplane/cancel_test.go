@@ -76,6 +76,7 @@ func TestNothingBeginsAfterItsCancelWasAcknowledged(t *testing.T) {
 				t.Errorf("late by %v: it took %v", by, took)
 			}
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			if began.After(acknowledged) {
 				t.Errorf("late by %v: it began %v after its cancel was acknowledged", by, began.Sub(acknowledged))
 			}

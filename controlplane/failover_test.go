@@ -3,6 +3,7 @@ package controlplane_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -44,8 +45,11 @@ func TestABroadcastAfterAFailover(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newFixture(t)
 				defer h.close()
+				var mu sync.Mutex
 				ran := map[string]int{}
 				job := jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, a charge) error {
+					mu.Lock()
+					defer mu.Unlock()
 					ran[jobs.Attempt(ctx).Worker[:1]]++
 					return nil
 				}), jobs.Options{Key: "flush", Route: jobs.RouteBroadcast})
@@ -125,6 +129,7 @@ func TestARunWhoseCallerGaveUpStartsAtOnce(t *testing.T) {
 			t.Fatalf("the caller gets %v, want an unknown outcome", r[0].Err)
 		}
 		time.Sleep(10 * time.Second)
+		synctest.Wait()
 		if took := began.Sub(created); began.IsZero() || took > 300*time.Millisecond {
 			t.Errorf("it began %v after it was created", took)
 		}
