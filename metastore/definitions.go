@@ -104,7 +104,7 @@ func (c *change) register(k kernel.Register) error {
 	d.Registered = row.Registered || k.Worker != kernel.NoWorker
 	d.App, d.Version, d.Code, d.Schema = k.App, job.Version, job.Code, job.Schema
 	p := d.Resolve(c.global())
-	if err := checkPolicy(&d, &p, c); err != nil {
+	if err := checkPolicy(&d, &p, c.others()); err != nil {
 		return err
 	}
 	c.changed(&d, row)
@@ -161,7 +161,7 @@ func (c *change) registerNew(k kernel.Register) error {
 		}
 	}
 	p := d.Resolve(c.global())
-	if err := checkPolicy(d, &p, c); err != nil {
+	if err := checkPolicy(d, &p, c.others()); err != nil {
 		return err
 	}
 	c.changed(d, nil)
@@ -283,7 +283,7 @@ func (c *change) edit(k kernel.Edit) error {
 	if len(row.Undecided) >= kernel.MaxUndecided && (restarts || !p.SameTimes(&row.Policy)) {
 		return kernel.Refuse(jobs.Conflict, "job %s: its schedule was changed %d times before a leader read it: try again when there is a leader", k.Key, kernel.MaxUndecided)
 	}
-	if err := checkPolicy(&d, &p, c); err != nil {
+	if err := checkPolicy(&d, &p, c.others()); err != nil {
 		return err
 	}
 	if restarts {

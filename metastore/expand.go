@@ -59,7 +59,7 @@ func (c *change) expand(k kernel.Expand) error {
 	}
 	run.Place = part(0)
 	c.store(&run, jobs.Enqueued)
-	c.spend(&run)
+	c.spend(&run, false)
 	holding := 1
 	for n := 1; n < len(k.Workers); n++ {
 		s := *row

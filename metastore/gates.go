@@ -192,17 +192,18 @@ func (c *change) throttled(run *kernel.Run) string {
 	return ""
 }
 
-// spend takes a start of each rate of a run, and wakes who waits there for it. unspend takes it back.
-func (c *change) spend(run *kernel.Run)   { c.spent(run, func(g *kernel.Gate) { g.Spend(c.at) }) }
-func (c *change) unspend(run *kernel.Run) { c.spent(run, (*kernel.Gate).Unspend) }
-
-func (c *change) spent(run *kernel.Run, count func(*kernel.Gate)) {
+// spend takes a start of each rate of a run, or gives it back, and wakes the run that waits there for it.
+func (c *change) spend(run *kernel.Run, back bool) {
 	for _, name := range run.Gates {
-		g := *c.gate(name, run)
-		if g.Rate.Max == 0 {
+		if c.gate(name, run).Rate.Max == 0 {
 			continue
 		}
-		count(&g)
+		g := *c.gate(name, run)
+		if back {
+			g.Unspend()
+		} else {
+			g.Spend(c.at)
+		}
 		c.tx.Put(&g)
 		c.alarm(g.Ref())
 	}

@@ -240,6 +240,13 @@ func (c *change) policyOf(key jobs.Key) *kernel.Policy {
 	return nil
 }
 
+// others returns what checkPolicy reads: of a copy, because what is behind an interface is on the heap, and each command
+// has a change.
+func (c *change) others() others {
+	all := *c
+	return &all
+}
+
 // checkPolicy refuses a policy that a job may not have, new or edited: one whose parts contradict each other, or with
 // which the job would follow itself by its setting after, directly or through others.
 func checkPolicy(d *kernel.Definition, p *kernel.Policy, all others) error {

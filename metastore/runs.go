@@ -368,7 +368,7 @@ func (c *change) start(k kernel.Start) error {
 	}
 	c.store(&run, from)
 	if !isPart(&run) {
-		c.spend(&run)
+		c.spend(&run, false)
 	}
 	return nil
 }
@@ -389,7 +389,7 @@ func (c *change) unstart(k kernel.Unstart) error {
 	}
 	c.store(&run, run.State) // counted when it became due
 	if !isPart(&run) {
-		c.unspend(&run)
+		c.spend(&run, true)
 	}
 	return nil
 }

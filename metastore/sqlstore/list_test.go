@@ -124,6 +124,10 @@ func TestListsReadFewBodies(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		page, err := h.List(t.Context(), q)
+		for err == nil && len(page.Runs) == 0 && page.Next != "" { // a busy machine finds none in its time
+			q.Cursor = page.Next
+			page, err = h.List(t.Context(), q)
+		}
 		if err != nil || len(page.Runs) != q.Limit {
 			t.Errorf("%+v: %d runs, %v", q, len(page.Runs), err)
 		}
