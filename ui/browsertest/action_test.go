@@ -151,8 +151,8 @@ func TestTickedRuns(t *testing.T) {
 	b.tick(first)
 	b.tick(second)
 	b.streams()
-	other := h.start("shop.pack", "") // rows come and go, ticks stay
-	b.until("the new row", `!!document.querySelector('input[value="`+other.ID.String()+`"]')`)
+	h.start("shop.pack", "") // rows come and go, ticks stay
+	b.until("the new run is announced", `!document.querySelector("[data-newer]").hidden`)
 	b.until("both ticks", `document.querySelectorAll('input[name="id"]:checked').length === 2`)
 	b.leads(button("Cancel selected"))
 	b.sees("2 runs were cancelled.")

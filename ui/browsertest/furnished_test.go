@@ -166,8 +166,16 @@ func refuse(context.Context, struct{}) error {
 // show opens a page; one that does not exist is a page, too.
 func (b *tab) show(v view) {
 	b.t.Helper()
-	if status := b.open(v.path); status != 200 && v.name != "missing" {
-		b.t.Errorf("%s is answered by %d", v.path, status)
+	want := 200
+	switch v.name {
+	case "missing":
+		want = 404
+	case "runs-invalid":
+		want = 422
+		b.expect("422")
+	}
+	if status := b.open(v.path); int(status) != want {
+		b.t.Errorf("%s is answered by %d, want %d", v.path, status, want)
 	}
 }
 

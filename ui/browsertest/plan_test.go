@@ -36,6 +36,7 @@ func TestCalendarForecastAndVersions(t *testing.T) {
 	b.open("/jobs/shop.count/versions")
 	b.sees("Revision 2 current")
 	b.sees("always")
+	b.leads(`//main//a[starts-with(normalize-space(), "Roll back to revision")]`)
 	b.leads(`//main//button[starts-with(normalize-space(), "Roll back to revision")]`)
 	h.until("the job is as it was", func() bool {
 		job, err := h.Ops().Job(t.Context(), ann, "shop.count", 0)
