@@ -55,6 +55,10 @@ fuzz time="30s":
 kill *args:
     CARILLON_TESTS=rough go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
 
+# what a node says and does while its store is away, on each store (a quarter of an hour; needs root)
+situations *args:
+    CARILLON_TESTS=rough go test -count=1 -timeout 60m -v ./cmd/carillon/processtest -run TestSituationsOfTheStore {{args}}
+
 # chaos tests for two minutes on raft, checked by the judge: what CI runs
 chaos-short *args:
     go run ./chaos -store raft -for 75s -gap 1s -due-kills 8 -least-faults 10 -least-dues 1000 {{args}}
