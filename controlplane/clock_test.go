@@ -180,7 +180,7 @@ func TestALeaderWhoseClockIsSetHandsOver(t *testing.T) {
 			}
 			h.spawn(cp.Run)
 			if i == 0 {
-				h.cp, h.store = cp, cp.Store()
+				h.use(cp)
 				pass <- struct{}{}
 			}
 			synctest.Wait()

@@ -110,7 +110,7 @@ func newLimping(t *testing.T, what string, hangs, alone bool) *limping {
 			return nil
 		})
 		if i == 0 {
-			l.cp, l.store = cp, cp.Store()
+			l.use(cp)
 			pass <- struct{}{}
 		}
 		synctest.Wait()

@@ -52,7 +52,7 @@ func TestAFrozenLeaderSwallowsNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.cp, h.store = cp, cp.Store()
+		h.use(cp)
 		h.spawn(cp.Run)
 
 		began := make(chan string, 100)

@@ -97,7 +97,7 @@ func TestLogLinesOfOthers(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.cp, h.store = cp, cp.Store()
+		h.use(cp)
 		h.stop = h.spawn(cp.Run)
 		synctest.Wait()
 		h.must(kernel.Register{App: "billing", Worker: "b-1", Start: true, Job: kernel.Declaration{Key: "charge", Kind: kernel.Triggered, Code: kernel.Settings{Retries: new(3), RetryDelay: new(time.Millisecond)}}})

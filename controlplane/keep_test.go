@@ -29,7 +29,7 @@ func TestNoWorkerSpeaksForAnother(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		h.cp, h.store = cp, cp.Store()
+		h.use(cp)
 		h.stop = h.spawn(cp.Run)
 		synctest.Wait()
 

@@ -194,7 +194,7 @@ func (b *sharedFixture) begin(name string) *ringer {
 	}
 	g.ControlPlane = cp
 	if len(b.ringers) == 0 {
-		b.cp, b.store = cp, cp.Store()
+		b.use(cp)
 	}
 	b.mu.Lock()
 	b.ringers[name] = g

@@ -81,7 +81,7 @@ func TestALeaderWhoseClockIsWrong(t *testing.T) {
 					}
 					h.spawn(cp.Run)
 					if i == 0 {
-						h.cp, h.store = cp, cp.Store()
+						h.use(cp)
 						if !c.stuck {
 							pass <- struct{}{}
 						}

@@ -73,10 +73,15 @@ func (h *fixture) restartOn(b bus.Bus) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.cp, h.store = cp, cp.Store()
-	h.leader.Store(new(h.store))
+	h.use(cp)
 	h.stop = h.spawn(cp.Run)
 	synctest.Wait()
+}
+
+// use makes a control plane the one that the test and its workers use.
+func (h *fixture) use(cp *controlplane.ControlPlane) {
+	h.cp, h.store = cp, cp.Store()
+	h.leader.Store(new(h.store))
 }
 
 // logged is a log that can be searched.
