@@ -17,8 +17,8 @@ const (
 
 // Bounds for the bytes of requests that a service works on at the same time. Decoded they are some times as large; a
 // caller that floods it with the largest messages must not cost the others their memory. It is asked to come again;
-// well-behaved programs have three requests under way. The bound of all counts large requests only: whoever fills it
-// keeps no small one from being answered.
+// well-behaved programs have three requests under way. The bound of all counts large requests only: callers that
+// fill it keep no small one from being answered.
 const (
 	loadOfOne = 32 << 20
 	loadOfAll = 128 << 20

@@ -218,7 +218,7 @@ func TestAnswersGoToWhoAsked(t *testing.T) {
 }
 
 // A client that sends the largest requests there are, as many as it can, does not cost the others their memory: it is
-// asked to come again, and they are answered meanwhile. Nobody loses a connection for it.
+// asked to come again, and they are answered meanwhile. No connection ends for it.
 func TestTooManyLargeRequests(t *testing.T) {
 	s, leader := guarded(t)
 	free := make(chan struct{})

@@ -654,7 +654,7 @@ func TestABroadcastThatEnds(t *testing.T) {
 
 // A random life: at no time does a worker have more than its slots, and when all is quiet, no run waits that a worker
 // could take, although the board holds a small part of them, and effects come in any order. In every second life some of
-// runs that became ready are lost: then Compare finds what they told of, and else it finds nothing.
+// runs that became ready are lost: then Compare finds those runs, and else it finds nothing.
 func TestLife(t *testing.T) {
 	for seed := range uint64(tests.Size(10, 50, 2000)) {
 		life(t, rand.New(rand.NewPCG(seed, 1)), seed%2 == 1)

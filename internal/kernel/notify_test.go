@@ -7,8 +7,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// A system job sends what its arguments say, with the secrets of the server: no job of others runs its code, whoever
-// sends which command. What only a declaration of a program was checked for is checked for any registration.
+// A system job sends what its arguments say, with the secrets of the server: no job of others runs its code, by
+// any command of any sender. What only a declaration of a program was checked for is checked for any registration.
 func TestJobsThatNoDoorTakes(t *testing.T) {
 	register := func(change func(*Declaration)) Command {
 		r := Register{App: "http", Worker: "w1", Job: Declaration{Key: "report", Kind: Triggered}}

@@ -205,7 +205,7 @@ func (p *pending) Wait() (any, error) {
 }
 
 // write writes what is queued, and has another goroutine go on with what is queued meanwhile. It ends with the lease:
-// whoever waits for it must not wait for the database.
+// its callers must not wait for the database.
 func (l *Log) write() {
 	l.mu.Lock()
 	ctx := l.writable

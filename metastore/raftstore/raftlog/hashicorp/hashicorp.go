@@ -3,8 +3,8 @@
 //
 // It is not promised to programs outside this module.
 //
-// Package embed does not import it: raft-wal links coreos/etcd, and raft-boltdb links boltdb/bolt, which nobody
-// maintains. A program that wants the faster log sets embed.Config.RaftLogs to [Kinds].
+// Package embed does not import it: raft-wal links coreos/etcd, and raft-boltdb links boltdb/bolt, which
+// are not maintained. A program that wants the faster log sets embed.Config.RaftLogs to [Kinds].
 package hashicorp
 
 import (
