@@ -237,7 +237,7 @@ func (f *argField) value() (value []byte, fault string) {
 	}
 	switch f.Input {
 	case "integer":
-		if _, err := strconv.ParseInt(text, 10, 64); err != nil {
+		if !json.Valid([]byte(text)) || strings.Trim(text, "-0123456789") != "" {
 			return nil, "Want a whole number."
 		}
 	case "number":

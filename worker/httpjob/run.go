@@ -1,6 +1,7 @@
 package httpjob
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -26,6 +27,14 @@ type state struct {
 	Final     *httpspec.Report `json:"final,omitempty"`  // how an asynchronous job ended
 	Awaits    uint32           `json:"awaits,omitempty"` // the attempt whose request asked for callbacks
 	Processed uint64           `json:"heard,omitempty"`  // how many of their reports were processed
+}
+
+// UnmarshalJSON reads saved progress. The numbers of answers keep their digits.
+func (s *state) UnmarshalJSON(raw []byte) error {
+	type plain state
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	return d.Decode((*plain)(s))
 }
 
 // work is one attempt of a run.

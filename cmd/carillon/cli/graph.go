@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"net/url"
 	"strconv"
 
@@ -92,7 +91,7 @@ func (a *asker) jobsOccasions() *cobra.Command {
 				return a.meant(ctx, args[0], err)
 			}
 			var list struct{ Items []api.Occasion }
-			if err := json.Unmarshal(got.raw, &list); err != nil {
+			if err := got.into(&list); err != nil {
 				return err
 			}
 			v := view{raw: got.raw, text: func(p *page) { occasionsTable(p, list.Items) }}

@@ -68,8 +68,8 @@ func (a *asker) pages(ctx context.Context, path string, q url.Values, after stri
 func decoded[T any](items []json.RawMessage) ([]T, error) {
 	out := make([]T, len(items))
 	for i, raw := range items {
-		if err := json.Unmarshal(raw, &out[i]); err != nil {
-			return nil, fmt.Errorf("decode the server's response: %w", err)
+		if err := decode(raw, &out[i]); err != nil {
+			return nil, err
 		}
 	}
 	return out, nil

@@ -138,8 +138,13 @@ type answer struct {
 }
 
 // into decodes the body.
-func (r answer) into(v any) error {
-	if err := json.Unmarshal(r.raw, v); err != nil {
+func (r answer) into(v any) error { return decode(r.raw, v) }
+
+// decode decodes a part of a response. Numbers of values without a type keep their digits.
+func decode(raw []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(raw))
+	d.UseNumber()
+	if err := d.Decode(v); err != nil {
 		return fmt.Errorf("decode the server's response: %w", err)
 	}
 	return nil

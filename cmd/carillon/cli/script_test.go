@@ -61,11 +61,16 @@ type fixture struct {
 
 func open(t *testing.T, change ...func(*embed.Config)) *fixture {
 	t.Helper()
+	return openWith(t, shop(), change...)
+}
+
+func openWith(t *testing.T, list []jobs.Job, change ...func(*embed.Config)) *fixture {
+	t.Helper()
 	conf := embed.Config{Worker: worker.Config{App: "shop", Name: "till", Slots: worker.Unlimited, Grace: -1}}
 	for _, fn := range change {
 		fn(&conf)
 	}
-	s, err := embed.Start(t.Context(), conf, shop()...)
+	s, err := embed.Start(t.Context(), conf, list...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,8 +92,6 @@ func plainValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "none"
-	case float64:
-		return strconv.FormatFloat(v, 'f', -1, 64)
 	case []any:
 		raw, _ := json.Marshal(v) // it was JSON
 		return clean(unescaped(raw))

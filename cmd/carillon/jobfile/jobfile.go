@@ -9,14 +9,12 @@ package jobfile
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -215,15 +213,9 @@ func parseJob(file string, n *yaml.Node, field func(string) error) (Stated, erro
 		if _, twice := s.Body[name.Value]; twice {
 			return s, misread(file, name, "%s is given twice", name.Value)
 		}
-		var v any
-		if err := value.Decode(&v); err != nil {
-			return s, misread(file, value, "%s: %s", name.Value, strings.TrimPrefix(err.Error(), "yaml: "))
-		}
-		if t, isTime := v.(time.Time); isTime && !strings.ContainsAny(strings.ToUpper(value.Value)[8:], "Z+-") {
-			v = t.Format("2006-01-02T15:04:05") // without an offset: YAML takes it for UTC, and the server for the job's zone
-		}
-		if _, err := json.Marshal(v); err != nil {
-			return s, misread(file, value, "%s cannot be sent: its keys must be strings", name.Value)
+		v, err := parseValue(value)
+		if err != nil {
+			return s, misread(file, value, "%s: %v", name.Value, err)
 		}
 		s.lines[name.Value], s.Body[name.Value] = name.Line, v
 	}
