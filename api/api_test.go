@@ -30,6 +30,15 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T) *fixture {
+	d := newStore(t)
+	log := slog.New(slog.NewTextHandler(&d.log, nil))
+	d.api = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, ForecastWork: time.Minute}), Logger: log})
+	d.Handler = api.Guard(log, "", d.api)
+	return d
+}
+
+// newStore is a fixture whose API is still to be made, which takes longer than anything else in it.
+func newStore(t *testing.T) *fixture {
 	d := &fixture{t: t, store: memstore.Open(memstore.Config{})}
 	for _, j := range []jobs.Job{
 		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge"}),
@@ -41,9 +50,6 @@ func newFixture(t *testing.T) *fixture {
 		}
 		d.apply(kernel.Register{App: "billing", Worker: "w1", Start: true, Job: declared})
 	}
-	log := slog.New(slog.NewTextHandler(&d.log, nil))
-	d.api = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, ForecastWork: time.Minute}), Logger: log})
-	d.Handler = api.Guard(log, "", d.api)
 	return d
 }
 

@@ -25,6 +25,7 @@ const (
 
 // What may not be stored: each row is refused with a problem, its status and its code, and nothing has changed.
 func TestRefused(t *testing.T) {
+	d := newFixture(t) // one for all, since nothing changes
 	items := func(n int, bad string) string {
 		list := strings.Repeat(`{"job":"billing.charge"},`, n)
 		return `{"items":[` + list + bad + `]}`
@@ -203,7 +204,7 @@ func TestRefused(t *testing.T) {
 		{"run: no UUID", "GET", many + "/17", "", nil, 422, "invalid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			d := newFixture(t)
+			d.t = t
 			before := d.snapshot()
 			a := d.send(c.method, c.path, c.body, c.headers...)
 			p := a.problem(t)
