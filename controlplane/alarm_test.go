@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
@@ -143,6 +144,7 @@ func TestAlarmOfFailures(t *testing.T) {
 // A target that is away is tried again with longer and longer pauses, what it answers is kept, and others do not wait
 // for it. What it never takes is given up after a day.
 func TestAlarmTargetIsAway(t *testing.T) {
+	tests.WithoutRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
@@ -159,7 +161,7 @@ func TestAlarmTargetIsAway(t *testing.T) {
 		}
 		var bad atomic.Bool
 		bad.Store(true)
-		h.worker(worker.Config{}, flaky("print", &bad))
+		stop := h.worker(worker.Config{}, flaky("print", &bad))
 		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "print"})
 		time.Sleep(5 * time.Second)
 		p.want(t, "while another target is away", "Job print failed")
@@ -173,6 +175,7 @@ func TestAlarmTargetIsAway(t *testing.T) {
 		if s := a.Sends[at]; s.Reported != 0 || s.Tries == 0 || !s.Next.After(time.Now()) || a.Sent[len(a.Sent)-1].Text != "no route to host" {
 			t.Errorf("the record is %+v, %+v", s, a.Sent)
 		}
+		stop()
 		time.Sleep(26 * time.Hour)
 		before := tries.Load()
 		if time.Sleep(2 * time.Hour); tries.Load() != before || before > 40 {
@@ -243,6 +246,7 @@ func TestAlarmsInQuietHours(t *testing.T) {
 
 // Conditions of time: an app without a worker, a job that has not succeeded in time, a slow run; each ends by itself.
 func TestAlarmsOfConditions(t *testing.T) {
+	tests.WithoutRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
@@ -288,9 +292,9 @@ func TestAlarmsOfConditions(t *testing.T) {
 			t.Errorf("with a worker again people heard %q", heard)
 		}
 		// It is 00:20 of the first day: today's time counts from the next day on, as the job is new.
-		time.Sleep(24 * time.Hour)
+		h.pass(24 * time.Hour)
 		p.want(t, "on the first day")
-		time.Sleep(24 * time.Hour)
+		h.pass(24 * time.Hour)
 		p.want(t, "on the second day", "Job close has not succeeded in time")
 		h.must(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "by-six", Kind: kernel.AlarmExpected, At: "06:00", Urgent: true, Scope: kernel.Scope{Keys: []string{"close"}}, Targets: []string{"phone"}}})
 		time.Sleep(5 * time.Minute)
@@ -355,6 +359,7 @@ func TestAlarmOfAJobThatDoesNotCheckIn(t *testing.T) {
 
 // A due time that a faulty leader passed over, with neither a run nor a reason, raises an alarm, which stays.
 func TestAlarmOfAGap(t *testing.T) {
+	tests.WithoutRace(t)
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
@@ -392,7 +397,7 @@ func TestAlarmOfAGap(t *testing.T) {
 		if want := "job tick: due time " + d.Cursor.Add(10*time.Minute).UTC().Format(time.RFC3339) + " has no record."; len(list) != 1 || list[0].Text != want {
 			t.Errorf("open alarms %+v, want one with the text %q", list, want)
 		}
-		time.Sleep(24 * time.Hour)
+		h.pass(24 * time.Hour)
 		if list = h.alarms(metastore.UnsettledAlarm); len(list) != 1 {
 			t.Errorf("%d alarms are open a day later, want the same one", len(list))
 		}

@@ -78,6 +78,20 @@ func (h *fixture) restartOn(b bus.Bus) {
 	synctest.Wait()
 }
 
+// pass lets time pass in which nothing happens. By default there is no leader until ten minutes before its end: half a
+// day of its heartbeats takes a CPU second.
+func (h *fixture) pass(d time.Duration) {
+	h.t.Helper()
+	const rest = 10 * time.Minute
+	if tests.Size(d > rest, false, false) {
+		h.stop()
+		time.Sleep(d - rest)
+		h.start()
+		d = rest
+	}
+	time.Sleep(d)
+}
+
 // use makes a control plane the one that the test and its workers use.
 func (h *fixture) use(cp *controlplane.ControlPlane) {
 	h.cp, h.store = cp, cp.Store()
