@@ -56,6 +56,8 @@ type Config struct {
 	// Memory limits the memory of requests in process, as estimated from their bodies, and MemoryPerToken that of one
 	// token's requests; both at least LeastMemory. Default: 1 GiB and 512 MiB. Without Who, only Memory applies.
 	Memory, MemoryPerToken int64
+	// Refused gets what the limits of memory refuse; nil means nobody.
+	Refused func(jobs.Tenant, error)
 	// Logger gets internal errors; nil means discard.
 	Logger *slog.Logger
 }
@@ -70,6 +72,7 @@ type API struct {
 	log      *slog.Logger
 	episodes *episode.Log
 	denied   func(r *http.Request, who ops.Who, route, why string)
+	refused  func(jobs.Tenant, error)
 	huma     huma.API
 	mux      *http.ServeMux
 	rules    map[string]ops.Role // by the pattern of a route: the role that it needs; NoRole = no authentication
@@ -108,6 +111,9 @@ func New(c Config) *API {
 	}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
+	}
+	if a.refused = c.Refused; a.refused == nil {
+		a.refused = func(jobs.Tenant, error) {}
 	}
 	if a.denied = c.Denied; a.denied == nil {
 		a.denied = func(*http.Request, ops.Who, string, string) {}

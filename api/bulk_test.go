@@ -7,11 +7,14 @@ import (
 	"net/http/httptest"
 	"runtime/debug"
 	"runtime/metrics"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/carillon-scheduler/carillon/api"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
@@ -78,7 +81,8 @@ func TestRequestsInProcessAreBounded(t *testing.T) {
 	who := func(r *http.Request) (ops.Who, error) {
 		return ops.Who{Actor: "person:" + r.Header.Get("X-Name"), Role: ops.Operator}, nil
 	}
-	h := api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store}), Who: who, Memory: 300_000, MemoryPerToken: 200_000})
+	var bounds []kernel.Bound
+	h := api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store}), Who: who, Memory: 300_000, MemoryPerToken: 200_000, Refused: func(_ jobs.Tenant, err error) { bounds = append(bounds, kernel.BoundReached(err)) }})
 	send := func(name string, body io.Reader, length int) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("POST", many, body)
 		r.ContentLength = int64(length)
@@ -120,6 +124,9 @@ func TestRequestsInProcessAreBounded(t *testing.T) {
 	first := open("ann")
 	refused(send("ann", strings.NewReader(bulk+`]}`), -1), "limits.request-memory-per-token")
 	refused(send("bob", strings.NewReader(bulk+`]}`), -1), "limits.request-memory")
+	if want := []kernel.Bound{kernel.BoundRequestOfToken, kernel.BoundRequestBytes}; !slices.Equal(bounds, want) {
+		t.Errorf("reported are refusals at %q, want %q", bounds, want)
+	}
 	small := `{"items":[{"job":"billing.charge"}]}`
 	if w := send("bob", strings.NewReader(small), len(small)); w.Code != 201 {
 		t.Errorf("another token's small request: %d %s", w.Code, w.Body)

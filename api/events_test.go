@@ -21,6 +21,7 @@ import (
 type feed struct{ news chan bus.Changes }
 
 func (feed) Workers(jobs.Tenant) []ops.Worker                      { return nil }
+func (feed) Refusals(jobs.Tenant) []ops.Refusals                   { return nil }
 func (feed) Shares() []ops.Share                                   { return nil }
 func (feed) Nodes() []ops.Node                                     { return nil }
 func (feed) Attempt(jobs.Tenant, jobs.ID) (a ops.Attempt, ok bool) { return }

@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -36,17 +35,17 @@ type memory struct {
 	of   map[string]int64
 }
 
-// take counts n more bytes of a name, or returns the problem of a reached limit.
-func (m *memory) take(name string, n int64) *Problem {
+// take counts n more bytes of a name, or returns the refusal of a reached limit.
+func (m *memory) take(name string, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
 	case m.of[name]+n > m.each:
-		return exhausted(fmt.Sprintf("too many large requests at the same time: those of this token take about %d bytes of memory, and limits.request-memory-per-token is %d: "+
-			"send fewer or smaller ones at a time, or raise the limit", m.of[name]+n, m.each))
+		return kernel.Exhausted(kernel.BoundRequestOfToken, "too many large requests at the same time: those of this token take about %d bytes of memory, and limits.request-memory-per-token is %d: "+
+			"send fewer or smaller ones at a time, or raise the limit", m.of[name]+n, m.each)
 	case m.used+n > m.most:
-		return exhausted(fmt.Sprintf("too many large requests at the same time: they take about %d bytes of memory, and limits.request-memory is %d: "+
-			"try again later, or raise the limit", m.used+n, m.most))
+		return kernel.Exhausted(kernel.BoundRequestBytes, "too many large requests at the same time: they take about %d bytes of memory, and limits.request-memory is %d: "+
+			"try again later, or raise the limit", m.used+n, m.most)
 	}
 	if m.of == nil {
 		m.of = map[string]int64{}
@@ -79,6 +78,7 @@ type counted struct {
 	io.ReadCloser
 	memory *memory
 	name   string
+	full   func(error) // gets refusals
 	factor int64
 	taken  int64
 	bulk   []byte // the whole body, if it is a bulk
@@ -99,8 +99,9 @@ func (c *counted) take(n int64) error {
 	if n <= 0 {
 		return nil
 	}
-	if p := c.memory.take(c.name, n); p != nil {
-		return p
+	if err := c.memory.take(c.name, n); err != nil {
+		c.full(err)
+		return exhausted(err.Error())
 	}
 	c.taken += n
 	return nil
@@ -114,8 +115,9 @@ func (a *API) Counted(next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		c := &counted{ReadCloser: r.Body, memory: &a.memory, name: "address " + addressOf(r), factor: perByte}
-		if asker := who(r.Context()); asker.Actor != "" {
+		asker := who(r.Context())
+		c := &counted{ReadCloser: r.Body, memory: &a.memory, name: "address " + addressOf(r), full: func(err error) { a.refused(asker.Tenant, err) }, factor: perByte}
+		if asker.Actor != "" {
 			c.name = string(asker.Tenant) + "/" + asker.Actor
 		}
 		if isBulk(r) {

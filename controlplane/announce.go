@@ -80,6 +80,7 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 				poke(cp.dissolving)
 			case verb == kernel.VerbDropTenant:
 				cp.pulse.forget(g.Tenant)
+				cp.refusals.forget(g.Tenant)
 			}
 		}
 		if verb == kernel.VerbSetAlarmTarget {
@@ -132,7 +133,9 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 		poke(cp.wake)
 	}
 	for i := range results {
-		if results[i].Err == nil && !results[i].Existing {
+		if err := results[i].Err; err != nil {
+			cp.Refused(batch[i].Tenant, err)
+		} else if !results[i].Existing {
 			cp.remember(batch[i].Command.Verb(), &results[i].Effect)
 		}
 	}

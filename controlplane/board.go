@@ -125,7 +125,7 @@ func (b *board) admit(tenant jobs.Tenant) error {
 		}
 	}
 	if most := g.Tenancy.Limits.Workers; n >= most {
-		return kernel.Refuse(jobs.Exhausted, "tenant %s has %d workers, and its limit is %d: stop one, or have an administrator of the server raise the limit", tenant, n, most)
+		return kernel.Exhausted(kernel.BoundTenantWorkers, "tenant %s has %d workers, and its limit is %d: stop one, or have an administrator of the server raise the limit", tenant, n, most)
 	}
 	return nil
 }

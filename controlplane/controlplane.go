@@ -119,6 +119,7 @@ type ControlPlane struct {
 	board      board
 	feed       feed
 	pulse      pulse
+	refusals   refusals
 	nodes      nodes
 	share      standing
 	travel     travel

@@ -47,6 +47,7 @@ func (cp *ControlPlane) heartbeat(ctx context.Context, from bus.Principal, b bus
 	cp.heartbeats.Add(1)
 	next, err := cp.board.heartbeat(from, b)
 	if err != nil {
+		cp.Refused(from.Tenant, err)
 		return bus.HeartbeatAnswer{}, err
 	}
 	cp.begun(next.begun)

@@ -354,6 +354,7 @@ func (p planeLive) Workers(tenant jobs.Tenant) (list []ops.Worker) {
 }
 func (p planeLive) Attempt(jobs.Tenant, jobs.ID) (ops.Attempt, bool) { return ops.Attempt{}, false }
 func (p planeLive) Leader() ops.Leader                               { return ops.Leader{Node: "n1"} }
+func (planeLive) Refusals(jobs.Tenant) []ops.Refusals                { return nil }
 func (planeLive) Shares() []ops.Share                                { return nil }
 func (p planeLive) Nodes() []ops.Node                                { return nil }
 func (p planeLive) Pulse(jobs.Tenant) []ops.Minute                   { return nil }

@@ -37,7 +37,7 @@ func (b *board) attend(from bus.Principal, h *bus.Heartbeat, now dispatch.Stamp)
 				return nil, err
 			}
 			if b.starts(from, h.Info.App) >= mostStarts {
-				return nil, kernel.Refuse(jobs.Exhausted, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
+				return nil, kernel.Exhausted(kernel.BoundWorkerName, "%d workers of the name %s are at work: give others another name", mostStarts, from.Name)
 			}
 			m = &member{of: from.Name}
 			b.members[w] = m

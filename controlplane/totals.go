@@ -22,6 +22,8 @@ type Totals struct {
 	Refused    map[jobs.Code]uint64     // refused ones, by code; "" = an internal error
 	Heartbeats uint64
 
+	AtLimit map[jobs.Tenant]map[kernel.Bound]uint64 // requests that a bound refused
+
 	Pushed    uint64 // attempts sent to workers
 	Repeated  uint64 // attempts sent again, because there was no answer
 	Mended    uint64 // ready runs that the leader had lost, and the sweep found
@@ -167,7 +169,7 @@ func took(run *kernel.Run) time.Duration {
 // Totals returns the counts of this process so far.
 func (cp *ControlPlane) Totals() Totals {
 	all := Totals{Runs: map[Class]Steps{}, Late: map[kernel.Kind]metastore.Histogram{}, Took: map[kernel.Kind]metastore.Histogram{},
-		Commands: map[kernel.Verb]uint64{}, Heartbeats: cp.heartbeats.Load()}
+		Commands: map[kernel.Verb]uint64{}, Heartbeats: cp.heartbeats.Load(), AtLimit: cp.refusals.totals()}
 	p := &cp.pulse
 	p.mu.Lock()
 	t := &p.totals

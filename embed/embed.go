@@ -272,7 +272,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		plane.Route = cfg.Cluster.Route
 	}
 	heeding := busstore.Heed(node, as)
-	quota := metastore.NewQuota(cfg.Limits.quotas())
+	quota := metastore.NewQuota(cfg.Limits.quotas(), func(tenant jobs.Tenant, err error) { s.plane.RefusedCommand(tenant, err) })
 	plane.Serve = func(ctx context.Context, term uint64, store metastore.Store) error {
 		calls := bus.InTerm(node, term)
 		return errors.Join(busstore.Serve(ctx, calls, quota.Bound(store), busstore.Config{Kept: cfg.Kept, Current: s.store.current, Logger: cfg.Logger}), s.live.serve(ctx, calls), s.serveCluster(ctx, calls))
@@ -297,7 +297,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 	s.store = newLed(s.plane, quota, busstore.New(heeding, as), rows.copies, way)
 	s.client = client.New(s.store, node, client.Config{})
 	s.close = append(s.close, s.client.Close)
-	s.httpWorkers = newHTTPWorkers(cfg, func(context.Context) error {
+	s.httpWorkers = newHTTPWorkers(cfg, s.plane.Refused, func(context.Context) error {
 		if way == nil {
 			return nil // the bus reaches every leader
 		}
@@ -387,7 +387,7 @@ func (s *Scheduler) pages(cfg Config, rows rows) http.Handler {
 		}
 	}
 	door := api.New(api.Config{Ops: s.ops, Who: cfg.Who, Base: cfg.Base, Ready: s.Ready, Leads: s.Leads, Denied: denied, Logger: cfg.Logger,
-		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken})
+		Memory: cfg.Limits.RequestMemory, MemoryPerToken: cfg.Limits.RequestMemoryPerToken, Refused: s.plane.Refused})
 	about := ui.About{Node: cfg.Node, Store: rows.where, Version: cmp.Or(cfg.Version, worker.LibraryVersion())}
 	page := ui.New(ui.Config{Ops: s.ops, Who: cfg.Who, Admit: door.Admit, Access: signIn, SignIn: signInAt, Base: cfg.Base, Notice: cfg.Notice, Bus: cfg.BusAddress, About: about, Logger: cfg.Logger})
 	mux := http.NewServeMux()

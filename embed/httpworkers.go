@@ -23,6 +23,7 @@ import (
 // authorized as every other worker is.
 type httpWorkers struct {
 	connect  func(context.Context, bus.Principal) (bus.Bus, error)
+	refused  func(jobs.Tenant, error)    // gets refusals at a limit
 	ready    func(context.Context) error // why this process cannot dispatch runs, or nil
 	log      *slog.Logger
 	episodes *episode.Log
@@ -69,8 +70,8 @@ const (
 	httpWorkerGrace = -1
 )
 
-func newHTTPWorkers(cfg Config, ready func(context.Context) error) *httpWorkers {
-	p := &httpWorkers{connect: cfg.Bus, ready: ready, log: cfg.Logger, episodes: episode.New(cfg.Logger), workers: map[httpWorkerKey]*httpWorker{}, tenants: map[jobs.Tenant]int{}, tokens: map[holder]int{}}
+func newHTTPWorkers(cfg Config, refused func(jobs.Tenant, error), ready func(context.Context) error) *httpWorkers {
+	p := &httpWorkers{connect: cfg.Bus, refused: refused, ready: ready, log: cfg.Logger, episodes: episode.New(cfg.Logger), workers: map[httpWorkerKey]*httpWorker{}, tenants: map[jobs.Tenant]int{}, tokens: map[holder]int{}}
 	p.all, p.perTenant, p.perToken = cfg.Limits.workers(cfg.Tokens || cfg.Who != nil)
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
@@ -144,11 +145,11 @@ func keeps(who ops.Who, app string) error {
 func (p *httpWorkers) full(by holder) error {
 	switch {
 	case p.tokens[by] >= p.perToken:
-		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: this token has %d at this node, and limits.http-workers-per-token is %d: register at another node, or raise the limit", p.tokens[by], p.perToken)
+		return kernel.Exhausted(kernel.BoundHTTPOfToken, "too many HTTP workers: this token has %d at this node, and limits.http-workers-per-token is %d: register at another node, or raise the limit", p.tokens[by], p.perToken)
 	case p.tenants[by.tenant] >= p.perTenant:
-		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: tenant %s has %d at this node, and limits.http-workers-per-tenant is %d: register at another node, or raise the limit", by.tenant, p.tenants[by.tenant], p.perTenant)
+		return kernel.Exhausted(kernel.BoundHTTPOfTenant, "too many HTTP workers: tenant %s has %d at this node, and limits.http-workers-per-tenant is %d: register at another node, or raise the limit", by.tenant, p.tenants[by.tenant], p.perTenant)
 	case len(p.workers) >= p.all:
-		return kernel.Refuse(jobs.Exhausted, "too many HTTP workers: this node has %d, and limits.http-workers is %d: register at another node, or raise the limit", len(p.workers), p.all)
+		return kernel.Exhausted(kernel.BoundHTTPWorkers, "too many HTTP workers: this node has %d, and limits.http-workers is %d: register at another node, or raise the limit", len(p.workers), p.all)
 	}
 	return nil
 }
@@ -185,6 +186,7 @@ func (p *httpWorkers) admit(ctx context.Context, by holder, w ops.HTTPWorker) (*
 	case g == nil:
 		if err := p.full(by); err != nil {
 			p.mu.Unlock()
+			p.refused(by.tenant, err)
 			return nil, err
 		}
 		g = &httpWorker{by: by, app: w.App, jobs: list, slots: w.Slots, made: make(chan struct{})}

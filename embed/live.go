@@ -24,10 +24,11 @@ type live struct {
 
 var _ ops.Live = (*live)(nil)
 
-// view is what the leader knows of a tenant: workers, the last minutes, and attempts with progress.
+// view is what the leader knows of a tenant: workers, the last minutes, refusals, and attempts with progress.
 type view struct {
 	Workers  []ops.Worker            `json:"workers,omitempty"`
 	Pulse    []ops.Minute            `json:"pulse,omitempty"`
+	Refusals []ops.Refusals          `json:"refusals,omitempty"`
 	Attempts map[jobs.ID]ops.Attempt `json:"attempts,omitempty"`
 }
 
@@ -55,6 +56,9 @@ func (l *live) view(tenant jobs.Tenant) view {
 	}
 	for _, m := range l.plane.Pulse(tenant) {
 		v.Pulse = append(v.Pulse, ops.Minute(m))
+	}
+	for _, r := range l.plane.Refusals(tenant) {
+		v.Refusals = append(v.Refusals, ops.Refusals(r))
 	}
 	return v
 }
@@ -124,6 +128,15 @@ func (l *live) look(tenant jobs.Tenant, s *sight) {
 func (l *live) Workers(tenant jobs.Tenant) []ops.Worker { return l.leaders(tenant).Workers }
 
 func (l *live) Pulse(tenant jobs.Tenant) []ops.Minute { return l.leaders(tenant).Pulse }
+
+// Refusals are the leader's, and those of requests that this node refuses by itself.
+func (l *live) Refusals(tenant jobs.Tenant) []ops.Refusals {
+	list := l.leaders(tenant).Refusals
+	if term, _ := l.plane.Leading(); term > 0 {
+		return list
+	}
+	return append(list[:len(list):len(list)], l.view(tenant).Refusals...)
+}
 
 func (l *live) Attempt(tenant jobs.Tenant, run jobs.ID) (ops.Attempt, bool) {
 	if term, _ := l.plane.Leading(); term > 0 {

@@ -40,7 +40,7 @@ func (c *change) setAlarmTarget(k kernel.SetAlarmTarget) error {
 	}
 	switch {
 	case was == nil && s != nil && len(s.Targets) >= kernel.MaxAlarmTargets:
-		return kernel.Refuse(jobs.Exhausted, "too many targets of alarms: %d are allowed (target %s)", kernel.MaxAlarmTargets, want.Name)
+		return kernel.Exhausted(kernel.BoundAlarmTargets, "too many targets of alarms: %d are allowed (target %s)", kernel.MaxAlarmTargets, want.Name)
 	case was != nil && was.Kind == want.Kind:
 		want.URL, want.Secret = cmp.Or(want.URL, was.URL), cmp.Or(want.Secret, was.Secret)
 	}
@@ -108,7 +108,7 @@ func (c *change) setAlarmRule(k kernel.SetAlarmRule) error {
 		}
 	}
 	if was == nil && s != nil && len(s.Rules) >= kernel.MaxAlarmRules {
-		return kernel.Refuse(jobs.Exhausted, "too many alarm rules: %d are allowed (rule %s)", kernel.MaxAlarmRules, want.Name)
+		return kernel.Exhausted(kernel.BoundAlarmRules, "too many alarm rules: %d are allowed (rule %s)", kernel.MaxAlarmRules, want.Name)
 	}
 	before, after := ruleFields(was), ruleFields(&want)
 	if want.By, want.Edited, want.Open = c.env.Actor, c.at, 0; was != nil {

@@ -23,7 +23,7 @@ func (c *change) openBatch(k kernel.OpenBatch) error {
 		return err
 	}
 	if n := c.global().Batches; n >= kernel.MaxBatches {
-		return kernel.Refuse(jobs.Exhausted, "the tenant has %d batches: one is deleted %v after its end", n, kernel.KeepBatch)
+		return kernel.Exhausted(kernel.BoundBatches, "the tenant has %d batches: one is deleted %v after its end", n, kernel.KeepBatch)
 	}
 	c.count(func(g *kernel.Global) { g.Batches++ })
 	b := kernel.Batch{Tenant: c.env.Tenant, ID: k.ID, Name: k.Name, Then: k.Then, Args: k.Args, Actor: c.env.Actor, Opened: c.at}

@@ -33,7 +33,7 @@ func (c *change) setCalendar(k kernel.SetCalendar) error {
 		return staleCalendar(k.Name, row, k.IfRevision)
 	}
 	if row == nil && c.global().CalendarCount >= kernel.MaxCalendarsOfTenant {
-		return kernel.Refuse(jobs.Exhausted, "too many calendars: %d are allowed (calendar %s)", kernel.MaxCalendarsOfTenant, k.Name)
+		return kernel.Exhausted(kernel.BoundCalendars, "too many calendars: %d are allowed (calendar %s)", kernel.MaxCalendarsOfTenant, k.Name)
 	}
 	c.tx.Put(want)
 	c.calendarsChanged(row == nil, false)

@@ -97,7 +97,7 @@ func (c *change) jobDefaults(g *kernel.Global, k kernel.Configure) error {
 	if k.App != "" {
 		i, ok := slices.BinarySearchFunc(g.Apps, k.App, func(a kernel.AppDefaults, app string) int { return strings.Compare(a.App, app) })
 		if !ok && len(g.Apps) >= kernel.MaxAppDefaults {
-			return kernel.Refuse(jobs.Exhausted, "too many apps with defaults: %d of %d (app %s): reset those of another app", len(g.Apps), kernel.MaxAppDefaults, k.App)
+			return kernel.Exhausted(kernel.BoundAppDefaults, "too many apps with defaults: %d of %d (app %s): reset those of another app", len(g.Apps), kernel.MaxAppDefaults, k.App)
 		}
 		if !ok {
 			g.Apps = slices.Insert(g.Apps, i, kernel.AppDefaults{App: k.App})

@@ -149,7 +149,7 @@ func (c *change) registerNew(k kernel.Register) error {
 		d.Revision, d.Purged = gone.Revision, gone.Purged // a node that was down has yet to purge up to there
 	}
 	if g := c.global(); g.Jobs >= g.Quota() {
-		return kernel.Refuse(jobs.Exhausted, "too many jobs: %d of %d (job %s): delete some, or raise maxJobs in the settings", g.Jobs, g.Quota(), job.Key)
+		return kernel.Exhausted(kernel.BoundJobs, "too many jobs: %d of %d (job %s): delete some, or raise maxJobs in the settings", g.Jobs, g.Quota(), job.Key)
 	}
 	if c.global().NewJobs == kernel.NewDisabled && k.Worker != kernel.NoWorker {
 		d.Edits.Disabled = new(true) // to start it takes an edit

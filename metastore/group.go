@@ -98,7 +98,7 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	if limit := maxQueued * g.most; g.size >= limit {
 		waiting := g.size
 		g.mu.Unlock()
-		return Refused(batch, kernel.Refuse(jobs.Exhausted, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stalled; try again", waiting, limit))
+		return Refused(batch, kernel.Exhausted(kernel.BoundCommitQueue, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stalled; try again", waiting, limit))
 	}
 	g.enqueue(s)
 	_, most := g.limit()

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
-	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // liveHeap estimates how much data a process holds: what the last garbage collection found to be in use, and what was
@@ -64,7 +63,7 @@ func (l *liveHeap) admit(bytes int) error {
 	}
 	most := l.seen.limit / 100 * partForData
 	if live := l.seen.live + l.before + l.since; live >= most {
-		return kernel.Refuse(jobs.Exhausted, "too little memory: the leader holds %s of data and accepts no runs and jobs beyond %s, %d %% of its memory limit: try again when some runs have ended, cancel some, or give it more memory (the container's limit, or GOMEMLIMIT)", mib(live), mib(most), partForData)
+		return kernel.Exhausted(kernel.BoundMemory, "too little memory: the leader holds %s of data and accepts no runs and jobs beyond %s, %d %% of its memory limit: try again when some runs have ended, cancel some, or give it more memory (the container's limit, or GOMEMLIMIT)", mib(live), mib(most), partForData)
 	}
 	l.since += int64(bytes) + rowSize
 	return nil

@@ -259,7 +259,7 @@ func checkPolicy(d *kernel.Definition, p *kernel.Policy, all others) error {
 	}
 	for _, key := range after {
 		if list := all.followersOf(key); len(list) >= kernel.MaxFollowers && !slices.Contains(list, d.Key) {
-			return kernel.Refuse(jobs.Exhausted, "too many jobs follow %s: %d are allowed (job %s)", key, kernel.MaxFollowers, d.Key)
+			return kernel.Exhausted(kernel.BoundFollowers, "too many jobs follow %s: %d are allowed (job %s)", key, kernel.MaxFollowers, d.Key)
 		}
 	}
 	if len(after) == 0 && len(p.OnSuccess)+len(p.OnFailure) == 0 {

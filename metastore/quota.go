@@ -21,16 +21,20 @@ type Quotas struct {
 
 // Quota applies Quotas to a store. Several stores of the same rows may share one.
 type Quota struct {
-	limits Quotas
-	memory liveHeap
+	limits  Quotas
+	memory  liveHeap
+	refused func(jobs.Tenant, error)
 
 	mu      sync.Mutex
 	tallies map[purse]tally
 }
 
-// NewQuota makes one.
-func NewQuota(limits Quotas) *Quota {
-	return &Quota{limits: limits, memory: liveHeap{read: readHeap}, tallies: map[purse]tally{}}
+// NewQuota makes one. It reports each command that it refuses to refused, if that is not nil.
+func NewQuota(limits Quotas, refused func(jobs.Tenant, error)) *Quota {
+	if refused == nil {
+		refused = func(jobs.Tenant, error) {}
+	}
+	return &Quota{limits: limits, memory: liveHeap{read: readHeap}, refused: refused, tallies: map[purse]tally{}}
 }
 
 // Bound is a store whose Apply refuses, as jobs.Exhausted, runs and jobs beyond the quotas. Runs that the system
@@ -52,6 +56,7 @@ func (b *bounded) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 				refused = map[jobs.ID]error{}
 			}
 			refused[batch[i].ID] = err
+			b.quota.refused(batch[i].Tenant, err)
 		}
 	}
 	if refused == nil {
@@ -147,13 +152,13 @@ func (q *Quota) payer(ctx context.Context, s Store, e *kernel.Envelope, k *kerne
 		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant, Payer: payer})
 		return c.Waiting, err
 	}); full {
-		return kernel.Refuse(jobs.Exhausted, "too many waiting runs: %s has %d, and limits.waiting-runs-per-token is %d: try again when some have started, cancel some, or raise the limit", payer, n, q.limits.WaitingPerPayer)
+		return kernel.Exhausted(kernel.BoundWaitingOfToken, "too many waiting runs: %s has %d, and limits.waiting-runs-per-token is %d: try again when some have started, cancel some, or raise the limit", payer, n, q.limits.WaitingPerPayer)
 	}
 	if n, full := q.one(purse{e.Tenant, waitingOfTenant, ""}, q.limits.Waiting, func() (int, error) {
 		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant})
 		return c.Live[jobs.Scheduled] + c.Live[jobs.Enqueued], err
 	}); full {
-		return kernel.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
+		return kernel.Exhausted(kernel.BoundWaitingRuns, "too many waiting runs: tenant %s has %d, and limits.waiting-runs is %d: try again when some have started, cancel some, or raise the limit", e.Tenant, n, q.limits.Waiting)
 	}
 	return nil
 }
@@ -173,13 +178,13 @@ func (q *Quota) tenant(ctx context.Context, s Store, tenant jobs.Tenant) error {
 			c, err := s.Counts(ctx, CountQuery{Tenant: tenant})
 			return c.Live[jobs.Scheduled] + c.Live[jobs.Enqueued], err
 		}); full {
-			return kernel.Refuse(jobs.Exhausted, "too many waiting runs: tenant %s has %d, and its limit is %d: try again when some have started, cancel some, or have an administrator of the server raise the limit", tenant, n, limits.Waiting)
+			return kernel.Exhausted(kernel.BoundTenantWaiting, "too many waiting runs: tenant %s has %d, and its limit is %d: try again when some have started, cancel some, or have an administrator of the server raise the limit", tenant, n, limits.Waiting)
 		}
 	}
 	if limits.Bytes > 0 {
 		c, err := s.Counts(ctx, CountQuery{Tenant: tenant})
 		if err == nil && c.Bytes >= limits.Bytes {
-			return kernel.Refuse(jobs.Exhausted, "too many bytes in unfinished runs: tenant %s has %d, and its limit is %d: try again when some have ended, cancel some, or have an administrator of the server raise the limit", tenant, c.Bytes, limits.Bytes)
+			return kernel.Exhausted(kernel.BoundTenantBytes, "too many bytes in unfinished runs: tenant %s has %d, and its limit is %d: try again when some have ended, cancel some, or have an administrator of the server raise the limit", tenant, c.Bytes, limits.Bytes)
 		}
 	}
 	return nil
@@ -196,7 +201,7 @@ func (q *Quota) register(ctx context.Context, s Store, e *kernel.Envelope, k *ke
 		c, err := s.Counts(ctx, CountQuery{Tenant: e.Tenant, App: k.App, Jobs: true})
 		return c.Jobs, err
 	}); full {
-		return kernel.Refuse(jobs.Exhausted, "too many jobs: app %s has %d, and limits.jobs-per-app is %d: delete some, or raise the limit", k.App, n, q.limits.JobsPerApp)
+		return kernel.Exhausted(kernel.BoundJobsOfApp, "too many jobs: app %s has %d, and limits.jobs-per-app is %d: delete some, or raise the limit", k.App, n, q.limits.JobsPerApp)
 	}
 	return nil
 }

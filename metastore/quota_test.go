@@ -18,7 +18,7 @@ import (
 func TestQuotas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memstore.Open(memstore.Config{})
-		store := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2}).Bound(rows)
+		store := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2}, nil).Bound(rows)
 		apply := func(limit, actor string, commands ...kernel.Command) (effects []metastore.Result) {
 			t.Helper()
 			batch := make([]kernel.Envelope, len(commands))
@@ -73,7 +73,7 @@ func TestQuotas(t *testing.T) {
 // However many names there are, few are remembered.
 func TestQuotaRemembersFew(t *testing.T) {
 	rows := memstore.Open(memstore.Config{})
-	q := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2})
+	q := metastore.NewQuota(metastore.Quotas{Waiting: 5, WaitingPerPayer: 3, JobsPerApp: 2}, nil)
 	for i := range 20_001 {
 		q.Bound(rows).Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: jobs.DefaultTenant, Actor: fmt.Sprint("person:", i), Command: kernel.Create{ID: jobs.NewID(time.Now()), Key: "none"}}})
 	}
@@ -86,7 +86,7 @@ func TestQuotaRemembersFew(t *testing.T) {
 func TestQuotasOfATenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rows := memstore.Open(memstore.Config{})
-		store := metastore.NewQuota(metastore.Quotas{Waiting: 1000, WaitingPerPayer: 1000, JobsPerApp: 10}).Bound(rows)
+		store := metastore.NewQuota(metastore.Quotas{Waiting: 1000, WaitingPerPayer: 1000, JobsPerApp: 10}, nil).Bound(rows)
 		apply := func(tenant jobs.Tenant, actor string, k kernel.Command) error {
 			return store.Apply(t.Context(), []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: actor, Command: k}})[0].Err
 		}

@@ -103,7 +103,7 @@ func (c *change) setTenant(k kernel.SetTenant) error {
 // countTenants counts them in the default tenant's Global.
 func (c *change) countTenants(more int) error {
 	if more > 0 && c.global().Tenants >= kernel.MaxTenants {
-		return kernel.Refuse(jobs.Exhausted, "too many tenants: %d of %d", c.global().Tenants, kernel.MaxTenants)
+		return kernel.Exhausted(kernel.BoundTenants, "too many tenants: %d of %d", c.global().Tenants, kernel.MaxTenants)
 	}
 	c.count(func(g *kernel.Global) { g.Tenants += more })
 	return nil

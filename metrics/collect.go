@@ -160,6 +160,15 @@ func commands(s *sink, all *controlplane.Totals) {
 		s.counter("commands_refused_total", "Commands that were refused, by code. Stale and conflict are normal: a concurrent command was faster.",
 			float64(n), "code", cmp.Or(word(string(code)), "internal"))
 	}
+	for _, bound := range []kernel.Bound{kernel.BoundMemory, kernel.BoundCommitQueue} { // so that their first refusals count for rate()
+		s.atLimit(jobs.DefaultTenant, bound, all.AtLimit[jobs.DefaultTenant][bound])
+		delete(all.AtLimit[jobs.DefaultTenant], bound)
+	}
+	for tenant, bounds := range all.AtLimit {
+		for bound, n := range bounds {
+			s.atLimit(tenant, bound, n)
+		}
+	}
 }
 
 // pushes shows the traffic between the leader and the workers.
@@ -195,6 +204,10 @@ func store(s *sink, st metastore.Stats) {
 		s.gauge("archive_files", "Files of finished runs.", float64(a.Files))
 		s.gauge("archive_bytes", "Bytes of finished runs.", float64(a.Bytes))
 	}
+}
+
+func (s *sink) atLimit(tenant jobs.Tenant, bound kernel.Bound, n uint64) {
+	s.counter("limit_refusals_total", "Requests that were refused at a limit, by the tenant that made them.", float64(n), "tenant", string(tenant), "limit", string(bound))
 }
 
 // word converts a short text to a label's value.

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
@@ -32,6 +33,7 @@ type AttentionKind string
 // The kinds, most urgent first.
 const (
 	Clock       AttentionKind = "clock"     // the leader's clock was set, and is not followed yet
+	AtLimit     AttentionKind = "limit"     // requests are refused at a limit
 	NoWorker    AttentionKind = "no_worker" // runs are ready, and no worker runs them
 	Alarmed     AttentionKind = "alarm"     // alarms are open, or a target does not accept messages about them
 	Unserving   AttentionKind = "stopped"   // jobs are stopped: no online worker of their app has them any more
@@ -47,7 +49,7 @@ const (
 	Paused      AttentionKind = "paused"    // a job has been paused for a day, without an end
 )
 
-var urgency = []AttentionKind{Clock, NoWorker, Alarmed, Unserving, Stuck, Failing, GaveUp, Lost, Undelivered, AuditSinks, Endless, Unfired, Trouble, Paused}
+var urgency = []AttentionKind{Clock, AtLimit, NoWorker, Alarmed, Unserving, Stuck, Failing, GaveUp, Lost, Undelivered, AuditSinks, Endless, Unfired, Trouble, Paused}
 
 const (
 	maxAttention = 20
@@ -65,6 +67,7 @@ const (
 func (o *Ops) attention(ctx context.Context, who Who, g *kernel.Global, live map[jobs.State]int) ([]Attention, error) {
 	l := look{o: o, ctx: ctx, who: who, now: o.Now()}
 	l.clock()
+	l.limits()
 	l.sinks(g)
 	l.workers(g, live)
 	l.runs()
@@ -115,6 +118,18 @@ func (l *look) clock() {
 	if leader.Off.Abs() > metastore.ClockSlack {
 		l.add(Attention{Kind: Clock, N: 1, Since: l.now}, "The clock of %s, the leader, is %s off the clocks of the other nodes. It fires nothing, and another node takes over: correct the clock.",
 			leader.Node, leader.Off.Abs().Round(time.Millisecond))
+	}
+}
+
+// limits reports requests that limits refuse.
+func (l *look) limits() {
+	for _, r := range l.o.live.Refusals(l.who.tenant()) {
+		n := count(r.N, "request")
+		when := fmt.Sprintf("%s %s refused since %s", n, was(r.N), r.First.UTC().Format("15:04:05 MST"))
+		if l.now.Sub(r.Last) >= episode.Quiet {
+			when = fmt.Sprintf("%s %s refused until %s", n, was(r.N), r.Last.UTC().Format("15:04:05 MST"))
+		}
+		l.add(Attention{Kind: AtLimit, N: r.N, Since: r.First}, "%s at the limit %s: %s.", when, r.Bound, strings.TrimSuffix(r.Why, "."))
 	}
 }
 
@@ -317,6 +332,13 @@ func is(n int) string {
 		return "is"
 	}
 	return "are"
+}
+
+func was(n int) string {
+	if n == 1 {
+		return "was"
+	}
+	return "were"
 }
 
 func them(n int) string {

@@ -15,15 +15,17 @@ import (
 
 // crew is a Live that knows workers and stuck attempts.
 type members struct {
-	workers []ops.Worker
-	stuck   map[jobs.ID]bool
-	step    time.Duration
-	off     time.Duration
+	workers  []ops.Worker
+	stuck    map[jobs.ID]bool
+	step     time.Duration
+	off      time.Duration
+	refusals []ops.Refusals
 }
 
-func (c *members) Workers(jobs.Tenant) []ops.Worker { return c.workers }
-func (*members) Shares() []ops.Share                { return nil }
-func (c *members) Nodes() []ops.Node                { return nil }
+func (c *members) Workers(jobs.Tenant) []ops.Worker    { return c.workers }
+func (m *members) Refusals(jobs.Tenant) []ops.Refusals { return m.refusals }
+func (*members) Shares() []ops.Share                   { return nil }
+func (c *members) Nodes() []ops.Node                   { return nil }
 func (c *members) Attempt(_ jobs.Tenant, run jobs.ID) (ops.Attempt, bool) {
 	return ops.Attempt{Stuck: c.stuck[run]}, c.stuck[run]
 }
@@ -64,6 +66,9 @@ func TestAttention(t *testing.T) {
 		{"its clock is not the others'", func(_ *fixture, c *members) { c.off = -2 * time.Second }, "[clock:1]", "is 2s off the clocks"},
 		{"its clock is nearly the others'", func(_ *fixture, c *members) { c.off = 400 * time.Millisecond }, "[]", ""},
 		{"its clock was set", func(_ *fixture, c *members) { c.step = -time.Hour }, "[clock:1]", "The clock of n1 was set back by 1h0m0s"},
+		{"a limit refuses", func(d *fixture, c *members) {
+			c.refusals = []ops.Refusals{{Bound: kernel.BoundMemory, N: 3, First: d.now.Add(-time.Minute), Last: d.now, Why: "too little memory."}}
+		}, "[limit:3]", "at the limit memory: too little memory.\n"},
 		{"none of the app", func(d *fixture, c *members) {
 			c.workers = []ops.Worker{serving("other", all...)}
 			d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"})

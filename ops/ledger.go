@@ -50,7 +50,7 @@ func (o *Ops) ExportLedger(ctx context.Context, who Who, q LedgerRange, to io.Wr
 		return kernel.Invalid("invalid range: from %s must be before to %s", clock(q.From), clock(q.To))
 	}
 	if !o.exporting.TryLock() {
-		return kernel.Refuse(jobs.Exhausted, "another ledger is being exported by this node: try again later")
+		return kernel.Exhausted(kernel.BoundLedgerExports, "another ledger is being exported by this node: try again later")
 	}
 	defer o.exporting.Unlock()
 	defs, err := o.ledgerJobs(ctx, who, q.Job)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -24,6 +25,9 @@ type Live interface {
 	// Pulse is a tenant's activity as the leader saw it, minute by minute, oldest first, within the last hour; the last
 	// minute is incomplete. It is memory: it begins when that node became the leader.
 	Pulse(tenant jobs.Tenant) []Minute
+	// Refusals lists the episodes in which bounds refused requests of a tenant, and the default tenant also those of the
+	// server's bounds: under way, or over since a moment.
+	Refusals(tenant jobs.Tenant) []Refusals
 	// Watch calls fn with changes from now on, until ctx ends. Changes while fn works are merged into the next call. A
 	// change is a reason to read again: it has no data.
 	Watch(ctx context.Context, tenant jobs.Tenant, fn func(bus.Changes))
@@ -99,6 +103,14 @@ type Minute struct {
 	LateP50, LateP99, LateMax time.Duration
 }
 
+// Refusals are the requests of a tenant that a bound refused in one episode.
+type Refusals struct {
+	Bound       kernel.Bound
+	N           int
+	First, Last time.Time
+	Why         string // text of the last refusal
+}
+
 // Known reports whether there is a leader.
 func (l Leader) Known() bool { return l.Node != "" }
 
@@ -108,6 +120,7 @@ type noLive struct{}
 func (noLive) Workers(jobs.Tenant) []Worker                                  { return nil }
 func (noLive) Attempt(jobs.Tenant, jobs.ID) (Attempt, bool)                  { return Attempt{}, false }
 func (noLive) Nodes() []Node                                                 { return nil }
+func (noLive) Refusals(jobs.Tenant) []Refusals                               { return nil }
 func (noLive) Shares() []Share                                               { return nil }
 func (noLive) Pulse(jobs.Tenant) []Minute                                    { return nil }
 func (noLive) Leader() Leader                                                { return Leader{} }

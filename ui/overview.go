@@ -80,7 +80,7 @@ type urgent struct {
 func urgentOf(a ops.Attention) urgent {
 	w := urgent{Attention: a, Tone: "bad", Path: "/workers"}
 	w.Word = map[ops.AttentionKind]string{ops.NoWorker: "no worker", ops.Unserving: "stopped", ops.Stuck: "stuck", ops.Failing: "failing", ops.GaveUp: "paused automatically", ops.Lost: "worker lost",
-		ops.Undelivered: "refused", ops.Clock: "clock", ops.AuditSinks: "audit export", ops.Endless: "long-running",
+		ops.Undelivered: "refused", ops.Clock: "clock", ops.AtLimit: "at a limit", ops.AuditSinks: "audit export", ops.Endless: "long-running",
 		ops.Unfired: "missed", ops.Alarmed: "alarm", ops.Trouble: "schedule", ops.Paused: "paused"}[a.Kind]
 	if a.Kind == ops.Paused || a.Kind == ops.Unfired {
 		w.Tone = "warn"
@@ -90,6 +90,8 @@ func urgentOf(a ops.Attention) urgent {
 		w.Path = "/outbox"
 	case a.Kind == ops.Unserving && a.Job == "":
 		w.Path = "/jobs?state=" + string(ops.IsStopped)
+	case a.Kind == ops.AtLimit:
+		w.Path = "/runs?state=" + jobs.Enqueued.String()
 	case a.Target != "":
 		w.Path = "/alarms/targets/" + a.Target
 	case a.Kind == ops.Alarmed:

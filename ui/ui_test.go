@@ -64,7 +64,8 @@ func (l *live) Workers(jobs.Tenant) []ops.Worker {
 	return []ops.Worker{{WorkerInfo: bus.WorkerInfo{Name: "w1", App: "app", Host: hostile, Tags: []string{hostile}, Version: hostile, Keys: map[jobs.Key]int{"app.work": 2}, Slots: 4, Started: time.Now()}, Running: 1, Seen: time.Now(), Leaving: true}}
 }
 
-func (*live) Shares() []ops.Share { return []ops.Share{{Node: hostile, Jobs: 149}} }
+func (*live) Refusals(jobs.Tenant) []ops.Refusals { return nil }
+func (*live) Shares() []ops.Share                 { return []ops.Share{{Node: hostile, Jobs: 149}} }
 
 func (*live) Nodes() []ops.Node {
 	return []ops.Node{{Name: "n1", Here: true, Online: true, Term: 7, Since: time.Now(), Seen: time.Now()},

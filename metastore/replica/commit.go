@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
-	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -132,7 +131,7 @@ func (r *Replica) propose(parts []proposed, batch []kernel.Envelope) []proposed 
 type tooLarge struct{ size, most int }
 
 func (l tooLarge) Wait() (any, error) {
-	return nil, kernel.Refuse(jobs.Exhausted, "not done: the change needs %d bytes in the log, and the store takes at most %d: ask for less at once, "+
+	return nil, kernel.Exhausted(kernel.BoundLogEntry, "not done: the change needs %d bytes in the log, and the store takes at most %d: ask for less at once, "+
 		"or raise max_allowed_packet of the database and restart the servers", l.size, l.most)
 }
 
