@@ -39,6 +39,7 @@ func TestMain(m *testing.M) {
 		}
 		writeUntilKilled(c)
 	}
+	tests.InMemory()
 	tests.Parallel(4) // the nodes of a cluster mostly wait for each other
 	os.Exit(m.Run())
 }

@@ -74,6 +74,7 @@ type server struct {
 
 // Main runs the tests and stops the servers that they have started.
 func Main(m *testing.M) int {
+	tests.InMemory()
 	code := m.Run()
 	for _, k := range []*Kind{Postgres, MariaDB} {
 		if k.run != nil {

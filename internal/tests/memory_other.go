@@ -1,0 +1,6 @@
+//go:build !linux
+
+package tests
+
+// InMemory is for Linux only.
+func InMemory() {}
