@@ -36,7 +36,7 @@ func TestClusterIsChecked(t *testing.T) {
 		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1:7946", "--cluster-secret-file", secret, "--join-file", "x"}, "remove one"},
 		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1:7948", "--cluster-secret-file", secret}, "do not include this node's own address 127.0.0.1:7946"},
 		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1", "--cluster-secret-file", secret}, `invalid peer "127.0.0.1"`},
-		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1:7946", "--cluster-secret-file", short, "--data", t.TempDir()}, "short: a cluster secret has 5 characters"},
+		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1:7946", "--cluster-secret-file", short, "--data", t.TempDir(), "--http", "127.0.0.1:0"}, "short: a cluster secret has 5 characters"},
 	} {
 		var out strings.Builder
 		if code := execute(t.Context(), append([]string{"server", "--config", os.DevNull}, c.args...), io.Discard, &out); code != 2 || !strings.Contains(out.String(), c.want) {

@@ -140,6 +140,7 @@ func TestInit(t *testing.T) {
 
 // A new program with a scheduler compiles, passes its tests, and runs its jobs.
 func TestInitEmbed(t *testing.T) {
+	tests.Long(t) // links all of a scheduler twice
 	tests.WithoutRace(t)
 	dir, program := newProject(t, "shop", "--embed")
 	out := runsProject(t, program, "HTTP_ADDR=127.0.0.1:0", "DATA_DIR="+filepath.Join(dir, "data"))
