@@ -260,7 +260,7 @@ func judges(dir string) bool {
 			return true
 		}
 	}
-	return strings.HasPrefix(dir, "examples/") || strings.HasPrefix(dir, "chaos/") || strings.HasPrefix(dir, "cmd/carillon/") && dir != "cmd/carillon/cli" && dir != "cmd/carillon/jobfile" || strings.Contains(dir, "/internal/")
+	return strings.HasPrefix(dir, "examples/") || strings.HasPrefix(dir, "chaos/") || strings.HasPrefix(dir, "internal/tests/") || strings.HasPrefix(dir, "cmd/carillon/") && dir != "cmd/carillon/cli" && dir != "cmd/carillon/jobfile" || strings.Contains(dir, "/internal/")
 }
 
 // The judge believes no package of what it judges.

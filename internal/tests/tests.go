@@ -1,6 +1,6 @@
 // Package tests sets the size of tests, by the environment variable CARILLON_TESTS only:
 //
-//	(unset)  the default of go test ./...: every guarantee in its small size, a minute and a half in all
+//	(unset)  the default of go test ./...: every guarantee in its small size; package cpu measures what it takes
 //	all      what CI runs: the long tests, too, and sizes that fit into half an hour
 //	rough    the sizes that docs/guarantees.md states, for one package at a time: just kill
 //
