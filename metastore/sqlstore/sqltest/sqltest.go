@@ -314,7 +314,9 @@ func startPostgres(s *server, programs []string) error {
 		network = []string{"-h", host, "-p", port}
 		s.url.Host, s.url.RawQuery = s.listen, "sslmode=disable"
 	}
-	s.start = append([]string{programs[1], "-D", data, "-k", s.dir, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=200"}, network...)
+	// Shared memory is in files of the folder, since a server that is killed leaves it behind.
+	s.start = append([]string{programs[1], "-D", data, "-k", s.dir, "-c", "fsync=off", "-c", "full_page_writes=off", "-c", "max_connections=200",
+		"-c", "dynamic_shared_memory_type=mmap"}, network...)
 	return s.run()
 }
 
