@@ -197,6 +197,34 @@ func TestS0_26RunsGoByBytes(t *testing.T) {
 	}
 }
 
+// An app, and a tenant, within its share loses none for one that is not.
+func TestRunsGoByShares(t *testing.T) {
+	archive, at := memstore.NewArchive(0), time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	var rows []*kernel.Run
+	for i := range 100 {
+		r := &kernel.Run{Tenant: jobs.DefaultTenant, ID: kernel.DerivedID(fmt.Sprint(i)), Key: "loud", State: jobs.Skipped,
+			Result: make([]byte, 800), Ended: at.Add(time.Duration(i) * time.Second)}
+		switch i {
+		case 0:
+			r.Tenant = "acme"
+		case 1:
+			r.Key = "quiet"
+		}
+		rows = append(rows, r)
+	}
+	archive.Append(rows)
+	app := func(_ jobs.Tenant, key jobs.Key) (kernel.Kept, error) { return kernel.Kept{App: string(key)}, nil }
+	done, err := archive.Retain(t.Context(), metastore.Retention{Of: app, Bytes: 60_500})
+	if err != nil || done.Dropped != 70 || done.Bytes != 60_000 {
+		t.Errorf("%+v, %v: 30 runs of 2,000 bytes fit", done, err)
+	}
+	for i, r := range rows {
+		if got, err := archive.Get(t.Context(), r.Tenant, r.ID); err != nil || (got != nil) != (i < 2 || i >= 72) {
+			t.Errorf("run %d of %s/%s: %v, %v", i, r.Tenant, r.Key, got, err)
+		}
+	}
+}
+
 // Hourly counts stay when the runs that they count are purged.
 func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 	tests.Long(t)

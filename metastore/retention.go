@@ -15,7 +15,8 @@ type Retention struct {
 	Now time.Time
 	// Of returns what is kept of a job's runs. It is called once for each job in a pass, and may read the store.
 	Of func(jobs.Tenant, jobs.Key) (kernel.Kept, error)
-	// Bytes is how much all of them may take on disk, with log lines beside them: beyond, the oldest go; 0 = any number.
+	// Bytes is how much all of them may take on disk, with log lines beside them: beyond, the oldest go of those owners
+	// that exceed their shares (Excess); 0 = any number.
 	Bytes int64
 	// Logs is how long log lines are kept at most; 0 = for ever. Those of a purged run go with it, or a few days
 	// later where they are in files with those of others.

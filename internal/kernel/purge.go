@@ -38,6 +38,7 @@ type Kept struct {
 	Others    int // the newest in other final states
 	Since     time.Time
 	Young     time.Time // runs that ended since are kept whatever their number; zero = none
+	App       string    // that owns them; "" = no row knows it
 }
 
 // KeepYoung is how long a finished run is kept at least, whatever the number of runs, so that clients waiting for it
@@ -51,6 +52,7 @@ func (d *Definition) Kept(g *Global, at time.Time) Kept {
 		p = new(d.Resolve(g))
 	}
 	k := p.kept(g, at)
+	k.App = d.App
 	if d.Purged.After(k.Since) {
 		k.Since = d.Purged
 	}

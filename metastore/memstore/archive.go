@@ -147,11 +147,17 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metas
 		key       jobs.Key
 		succeeded bool
 	}
-	seen, kept, size := map[class]int{}, map[archivedJob]kernel.Kept{}, int64(0)
+	seen, kept, sizes := map[class]int{}, map[archivedJob]kernel.Kept{}, map[metastore.Owner]int64{}
 	a.mu.RLock()
 	next, n := a.next, len(a.rows)
 	a.mu.RUnlock()
 	var old []uint64
+	type keeps struct {
+		number uint64
+		of     metastore.Owner
+		size   int64
+	}
+	var rest []keeps // newest first
 	for number := next - 1; number >= next-uint64(n) && number > 0; number-- {
 		if ctx.Err() != nil {
 			return done, ctx.Err()
@@ -181,11 +187,22 @@ func (a *Archive) Retain(ctx context.Context, r metastore.Retention) (done metas
 			continue
 		}
 		seen[c]++
-		if size += int64(1200 + len(run.Args) + len(run.Result) + len(run.Checkpoint)); r.Bytes > 0 && size > r.Bytes {
-			old = append(old, number)
-			continue
+		has := keeps{number, metastore.Owner{Tenant: run.Tenant, App: k.App}, int64(1200 + len(run.Args) + len(run.Result) + len(run.Checkpoint))}
+		sizes[has.of] += has.size
+		done.Bytes += has.size
+		if r.Bytes > 0 {
+			rest = append(rest, has)
 		}
-		done.Bytes = size
+	}
+	if done.Bytes > r.Bytes && r.Bytes > 0 {
+		excess := metastore.Excess(sizes, r.Bytes)
+		for _, has := range slices.Backward(rest) {
+			if excess[has.of] > 0 {
+				old = append(old, has.number)
+				excess[has.of] -= has.size
+				done.Bytes -= has.size
+			}
+		}
 	}
 	gone := map[archived]bool{}
 	for part := range slices.Chunk(old, 500) { // commits may run in between

@@ -283,64 +283,66 @@ func (h *history) delete(ctx context.Context, tenant string, some []row) (droppe
 	return int(n), err
 }
 
-// fit purges the oldest runs while all of them take more bytes than allowed. A smaller table is not read.
+// fit purges runs while all of them take more bytes than allowed: the oldest of owners that exceed their shares. A
+// smaller table is not read.
 func (h *history) fit(ctx context.Context, most int64) (dropped int, err error) {
 	var size int64
 	number := func(scan func(...any) error) error { return scan(&size) }
 	if err := h.query(ctx, "measure finished runs", number, h.dialect.size); err != nil || size <= most {
 		return 0, err
 	}
-	if err := h.query(ctx, "measure finished runs", number, "SELECT COALESCE(SUM(OCTET_LENGTH(body)), 0) FROM carillon_runs"); err != nil {
+	sizes := map[metastore.Owner]int64{}
+	if err := h.query(ctx, "measure finished runs", func(scan func(...any) error) error {
+		var name jobName
+		err := scan(&name[0], &name[1], &size)
+		sizes[h.owner(name)] += size
+		return err
+	}, "SELECT tenant, job, SUM(OCTET_LENGTH(body)) FROM carillon_runs GROUP BY tenant, job"); err != nil {
 		return 0, err
 	}
-	// The oldest of each tenant, which has an index by number.
-	type old struct {
-		row
-		size int64
-	}
-	oldest := map[string][]old{}
-	for name := range h.purging.jobs {
-		oldest[name[0]] = nil
-	}
-	out := map[string][]row{}
-	flush := func(tenant string) error {
-		n, err := h.delete(ctx, tenant, out[tenant])
-		dropped += n
-		delete(out, tenant)
-		return err
-	}
-	for size > most && len(oldest) > 0 {
-		next := ""
-		for tenant, list := range oldest {
-			if len(list) == 0 {
-				if err := flush(tenant); err != nil {
-					return dropped, err
-				}
-				if err := h.query(ctx, "measure finished runs", func(scan func(...any) error) error {
-					var o old
-					err := scan(&o.number, &o.id, &o.size)
-					list = append(list, o)
-					return err
-				}, "SELECT number, "+h.dialect.idBytes+", OCTET_LENGTH(body) FROM carillon_runs WHERE tenant = ? ORDER BY number LIMIT ?", tenant, prunedAtOnce); err != nil {
-					return dropped, err
-				}
-				if oldest[tenant] = list; len(list) == 0 {
-					delete(oldest, tenant)
-					continue
-				}
-			}
-			if next == "" || list[0].number < oldest[next][0].number {
-				next = tenant
-			}
+	excess := map[jobs.Tenant]map[metastore.Owner]int64{}
+	for of, n := range metastore.Excess(sizes, most) {
+		if excess[of.Tenant] == nil {
+			excess[of.Tenant] = map[metastore.Owner]int64{}
 		}
-		if next != "" {
-			first := oldest[next][0]
-			oldest[next], out[next] = oldest[next][1:], append(out[next], first.row)
-			size -= first.size
+		excess[of.Tenant][of] = n
+	}
+	for tenant, of := range excess {
+		n, err := h.shrink(ctx, string(tenant), of)
+		if dropped += n; err != nil {
+			return dropped, err
 		}
 	}
-	for tenant := range out {
-		if err := flush(tenant); err != nil {
+	return dropped, nil
+}
+
+// owner is whose runs a job's are, as far as the last pass knows.
+func (h *history) owner(name jobName) metastore.Owner {
+	return metastore.Owner{Tenant: jobs.Tenant(name[0]), App: h.purging.jobs[name].App}
+}
+
+// shrink purges the oldest runs of a tenant's apps until none of them has an excess.
+func (h *history) shrink(ctx context.Context, tenant string, excess map[metastore.Owner]int64) (dropped int, err error) {
+	for last, more := int64(-1), true; more && len(excess) > 0; {
+		more = false
+		var some []row
+		if err := h.query(ctx, "measure finished runs", func(scan func(...any) error) error {
+			r, name, size := row{}, jobName{tenant}, int64(0)
+			err := scan(&r.number, &r.id, &name[1], &size)
+			last, more = r.number, true
+			if of := h.owner(name); err == nil && excess[of] > 0 {
+				some = append(some, r)
+				if excess[of] -= size; excess[of] <= 0 {
+					delete(excess, of)
+				}
+			}
+			return err
+		}, "SELECT number, "+h.dialect.idBytes+", job, OCTET_LENGTH(body) FROM carillon_runs WHERE tenant = ? AND number > ? ORDER BY number LIMIT ?",
+			tenant, last, prunedAtOnce); err != nil {
+			return dropped, err
+		}
+		n, err := h.delete(ctx, tenant, some)
+		if dropped += n; err != nil {
 			return dropped, err
 		}
 	}

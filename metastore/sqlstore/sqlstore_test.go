@@ -271,11 +271,14 @@ func TestPrune(t *testing.T) {
 	})
 }
 
-// When finished runs take more space than they may, the oldest go, and no more than must; live ones stay.
+// When finished runs take more space than they may, the oldest go of the app that has more than its share, and no more
+// than must; live ones stay.
 func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		s := led(t, Config{URL: url})
-		do(t, s, register("k"))
+		do(t, s, register("k"), register("quiet"))
+		first := create("quiet")
+		do(t, s, first, kernel.Cancel{ID: first.ID})
 		const all = 1_200
 		ids := make([]jobs.ID, all)
 		var batch []kernel.Command
@@ -304,7 +307,8 @@ func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 		if _, err := s.db.ExecContext(t.Context(), s.dialect.analyze+"carillon_runs"); err != nil {
 			t.Fatal(err)
 		}
-		done, err := s.Retain(t.Context(), metastore.Retention{Now: time.Now(), Bytes: 1_000_000, Of: func(jobs.Tenant, jobs.Key) (kernel.Kept, error) { return kernel.Kept{}, nil }})
+		done, err := s.Retain(t.Context(), metastore.Retention{Now: time.Now(), Bytes: 1_000_000,
+			Of: func(_ jobs.Tenant, key jobs.Key) (kernel.Kept, error) { return kernel.Kept{App: string(key)}, nil }})
 		if err != nil || done.Dropped < 600 || done.Dropped > 900 { // each has a little more than 2,000 bytes
 			t.Fatalf("%+v, %v", done, err)
 		}
@@ -315,6 +319,9 @@ func TestS0_26TheOldestRunsGoBeyondTheBytes(t *testing.T) {
 		}
 		if !there(live.ID) {
 			t.Error("a run that lives is gone")
+		}
+		if !there(first.ID) {
+			t.Error("the run of an app within its share is gone")
 		}
 	})
 }

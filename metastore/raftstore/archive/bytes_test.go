@@ -70,6 +70,76 @@ func TestS0_26TheOldestFilesGoBeyondTheBytes(t *testing.T) {
 	}
 }
 
+// Runs beyond the bytes go of owners that exceed their shares, the oldest first, though files have runs of all: a tenant
+// that writes nine tenths of the history, and an app of another tenant that does, purge no run of others.
+func TestHistoryIsPurgedByShares(t *testing.T) {
+	const all, most = 4_000, 500_000
+	path := filepath.Join(t.TempDir(), "archive")
+	a := open(t, path, Config{SealAt: 50_000})
+	rng, rows := rand.New(rand.NewPCG(3, 5)), make([]*kernel.Run, all)
+	apps := retention{"loud": {App: "loud"}, "quiet": {App: "quiet"}}
+	for i := range rows {
+		r := run(i, rng)
+		r.Tenant, r.Key, r.State = "noisy", "loud", jobs.Skipped
+		switch i % 20 {
+		case 0:
+			r.Tenant, r.Key = "calm", "quiet"
+		case 1:
+			r.Key = "quiet"
+		}
+		r.Args = append(append([]byte(`{"n":"`), make([]byte, 200)...), `"}`...)
+		rows[i] = r
+		a.Begin(uint64(i + 1))
+		a.Append(rows[i : i+1])
+		if i%100 == 99 {
+			if err := a.Sync(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, before := a.Size(); before < 2*most {
+		t.Fatalf("all take %d bytes: nothing would be tried", before)
+	}
+	done, err := a.Retain(ctx, metastore.Retention{Of: apps.of, Bytes: most})
+	if err != nil || done.Bytes > most || done.Bytes < most/2 || done.Dropped == 0 {
+		t.Fatalf("%+v, %v: at most %d bytes, and not much less", done, err, most)
+	}
+	left := func(a *Archive) {
+		t.Helper()
+		gone, over := 0, false
+		for i, r := range rows {
+			got, err := a.Get(ctx, r.Tenant, r.ID)
+			switch {
+			case err != nil:
+				t.Fatal(err)
+			case r.Key == "quiet" && got == nil:
+				t.Fatalf("run %d of %s/%s is gone", i, r.Tenant, r.Key)
+			case got == nil && over:
+				t.Fatalf("run %d is gone, and an older one of its owner is not", i)
+			case got == nil:
+				gone++
+			case r.Key == "loud":
+				over = true
+			}
+		}
+		if n, _, err := a.Len(ctx); err != nil || gone != done.Dropped || n != all-gone {
+			t.Errorf("%d runs are left and %d gone, %v; %d were purged", n, gone, err, done.Dropped)
+		}
+	}
+	left(a)
+	if again, err := a.Retain(ctx, metastore.Retention{Of: apps.of, Bytes: most}); err != nil || again.Dropped != 0 {
+		t.Errorf("%+v, %v: nothing more is beyond the bytes", again, err)
+	}
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	a = open(t, path, Config{SealAt: 50_000})
+	left(a)
+	if err := a.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A merged segment that cannot be used ends the archive: later purges in its sources would be undone.
 func TestMergeThatFails(t *testing.T) {
 	var failed []error

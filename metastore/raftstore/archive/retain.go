@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
+	"github.com/carillon-scheduler/carillon/metastore/raftstore/disk"
 )
 
 // Purging a run sets a bit: one small write for each file of a pass, however many runs those are. Disk space is freed
@@ -19,6 +20,7 @@ var _ metastore.Retainer = (*Archive)(nil)
 
 // excess is what a pass has to purge of a job.
 type excess struct {
+	owner             metastore.Owner
 	since             int64 // purge what ended before
 	young             int64 // nothing that ended since, unless it is too old
 	succeeded, others int   // and so many of the oldest
@@ -85,7 +87,7 @@ func (a *Archive) retain(ctx context.Context, p *pass) error {
 	if err := a.hideOpen(p); err != nil {
 		return err
 	}
-	if err := a.bound(p); err != nil {
+	if err := a.bound(ctx, p); err != nil {
 		return err
 	}
 	var errs []error // a damaged segment holds up no other
@@ -140,7 +142,7 @@ func (a *Archive) judge(p *pass) error {
 		if err != nil {
 			return err
 		}
-		e := &excess{since: nanos(kept.Since), young: math.MaxInt64}
+		e := &excess{owner: metastore.Owner{Tenant: name.tenant, App: kept.App}, since: nanos(kept.Since), young: math.MaxInt64}
 		if !kept.Young.IsZero() {
 			e.young = nanos(kept.Young)
 		}
@@ -197,9 +199,14 @@ func (a *Archive) hideIn(p *pass, s *segment) error {
 	if p.over == 0 && s.begins >= p.newest {
 		return nil
 	}
+	return a.hide(s, p.choose)
+}
+
+// hide purges the runs of a segment that choose returns, and the segment with its last run. filing must be held.
+func (a *Archive) hide(s *segment, choose func(*table) (bits []byte, by map[job]count)) error {
 	var bits []byte
 	var by map[job]count
-	if err := s.index(func(t *table) { bits, by = p.choose(t) }); err != nil || len(by) == 0 {
+	if err := s.index(func(t *table) { bits, by = choose(t) }); err != nil || len(by) == 0 {
 		return err
 	}
 	hid := countSet(bits)
@@ -244,9 +251,9 @@ func (a *Archive) hideOpen(p *pass) error {
 	return nil
 }
 
-// bound deletes the oldest files while all of them take more space than they may. Files are sealed while they are
-// small compared with that space.
-func (a *Archive) bound(p *pass) error {
+// bound purges runs while all files take more space than they may (see bytes.go). Files are sealed while they are small
+// compared with that space.
+func (a *Archive) bound(ctx context.Context, p *pass) error {
 	a.filing.Lock()
 	defer a.filing.Unlock()
 	a.sealAt = a.cfg.SealAt
@@ -262,21 +269,23 @@ func (a *Archive) bound(p *pass) error {
 			return err
 		}
 	}
-	for {
-		if _, bytes := a.Size(); bytes <= p.Bytes || len(a.sealed) == 0 {
-			return nil
-		}
-		s := a.sealed[0]
-		if err := a.countIn(s, -1); err != nil {
-			return err
-		}
-		p.dropped += s.live
-		a.files.Lock()
-		a.sealed = slices.Delete(a.sealed, 0, 1)
-		err := s.remove()
-		a.files.Unlock()
-		if err != nil {
-			return err
-		}
+	if a.fits(p) {
+		return nil
 	}
+	if err := a.shrink(p); err != nil {
+		return err
+	}
+	var errs []error
+	for !a.fits(p) && ctx.Err() == nil {
+		did, err := a.rewrite()
+		if _, damaged := errors.AsType[*disk.Damaged](err); damaged {
+			errs = append(errs, err) // it stays as it is, and the others are rewritten
+		} else if err != nil || !did {
+			errs = append(errs, err, a.dropOldest(p)) // which needs no space, as on a full disk
+			break
+		}
+		a.filing.Unlock() // the archive writes in between
+		a.filing.Lock()
+	}
+	return errors.Join(append(errs, ctx.Err())...)
 }
