@@ -94,7 +94,7 @@ func Result(ctx context.Context, v any) error {
 	return ErrNotRunning
 }
 
-// Save stores v (up to 64 KiB as JSON) for the next attempt of this run. It is durable when Save returns nil.
+// Save stores v (as JSON, up to 64 KiB and 64 levels) for the next attempt of this run. It is durable when Save returns nil.
 func Save(ctx context.Context, v any) error {
 	if r := running(ctx); r != nil {
 		return r.Save(ctx, v)

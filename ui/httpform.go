@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/carillon-scheduler/carillon/httpspec"
+	"github.com/carillon-scheduler/carillon/internal/fastjson"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
@@ -120,11 +121,11 @@ func bodyText(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &text) == nil && !json.Valid([]byte(text)) && normal(text) == text && text != "" {
 		return text
 	}
-	var b bytes.Buffer
-	if len(raw) == 0 || json.Indent(&b, raw, "", "  ") != nil {
+	indented, err := fastjson.Indented(raw)
+	if err != nil {
 		return string(raw)
 	}
-	return b.String()
+	return string(indented)
 }
 
 // sentRequests reads the form as it was sent.

@@ -1,15 +1,14 @@
 package ui
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"regexp"
 	"strings"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/fastjson"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -137,11 +136,11 @@ func stamp(t time.Time) string {
 
 // pretty indents JSON for reading.
 func pretty(b []byte) string {
-	var out bytes.Buffer
-	if json.Indent(&out, b, "", "  ") != nil {
+	text, err := fastjson.Indented(b)
+	if err != nil {
 		return string(b)
 	}
-	return escapes.ReplaceAllStringFunc(out.String(), func(escape string) string {
+	return escapes.ReplaceAllStringFunc(string(text), func(escape string) string {
 		return cmp.Or(readable[strings.ToLower(escape)], escape)
 	})
 }

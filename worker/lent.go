@@ -74,10 +74,7 @@ func (l *lent) Last(err error) bool {
 
 // Result keeps the result until the handler returns; the last one counts.
 func (l *lent) Result(v any) error {
-	raw, err := encode("result", v, kernel.MaxResult)
-	if err == nil {
-		err = kernel.CheckResult(raw)
-	}
+	raw, err := encode("result", v, kernel.CheckResult)
 	if err != nil {
 		return err
 	}
@@ -89,7 +86,7 @@ func (l *lent) Result(v any) error {
 
 // Save stores a checkpoint, as long as the attempt is still this worker's.
 func (l *lent) Save(ctx context.Context, v any) error {
-	raw, err := encode("checkpoint", v, kernel.MaxCheckpoint)
+	raw, err := encode("checkpoint", v, kernel.CheckCheckpoint)
 	if err != nil {
 		return err
 	}
@@ -123,13 +120,10 @@ func (l *lent) Load(v any) (bool, error) {
 	return true, nil
 }
 
-func encode(what string, v any, most int) ([]byte, error) {
+func encode(what string, v any, check func([]byte) error) ([]byte, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return nil, kernel.Invalid("%s cannot be written as JSON: %v", what, err)
 	}
-	if len(raw) > most {
-		return nil, kernel.Invalid("%s has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", what, len(raw), most)
-	}
-	return raw, nil
+	return raw, check(raw)
 }

@@ -16,6 +16,68 @@ func Value(b []byte, levels int) bool {
 	return p > 0 && blank(b, p) == len(b)
 }
 
+// Levels returns how deep JSON is nested. It need not be valid.
+func Levels(b []byte) (deepest int) {
+	for token, depth := range structure(b) {
+		if token == '{' || token == '[' {
+			deepest = max(deepest, depth)
+		}
+	}
+	return deepest
+}
+
+// structure iterates over the brackets, braces and commas of JSON outside of its texts, with the number of levels that
+// are open there.
+func structure(b []byte) func(func(token byte, depth int) bool) {
+	return func(yield func(byte, int) bool) {
+		depth, inText := 0, false
+		for i := 0; i < len(b); i++ {
+			c := b[i]
+			switch {
+			case inText && c == '\\':
+				i++
+			case c == '"':
+				inText = !inText
+			case inText:
+			case c == '{' || c == '[':
+				depth++
+				fallthrough
+			case c == ',':
+				if !yield(c, depth) {
+					return
+				}
+			case c == '}' || c == ']':
+				depth--
+				if !yield(c, depth) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Bulky reports whether indentation would make JSON grow by more than 1 MiB and eight times its size. Each value stands
+// behind the blanks of all its levels, and so 40 KB of brackets can become 200 MB.
+func Bulky(b []byte) bool {
+	size := 0
+	for _, depth := range structure(b) {
+		size += 1 + 2*depth
+	}
+	return size > 1<<20+8*len(b)
+}
+
+// Indented returns JSON with two blanks a level for reading, or compact if it would be bulky.
+func Indented(b []byte) ([]byte, error) {
+	var out bytes.Buffer
+	var err error
+	if Bulky(b) {
+		err = json.Compact(&out, b)
+	} else {
+		err = json.Indent(&out, b, "", "  ")
+	}
+	return out.Bytes(), err
+}
+
 // Object reports whether b is a JSON object of at most MaxLevels levels. Each run's arguments are checked several
 // times, and Object takes a fifth of the time of package encoding/json, which calls a function for each byte.
 func Object(b []byte) bool {

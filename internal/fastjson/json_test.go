@@ -46,3 +46,31 @@ func levels(b []byte) (deepest int) {
 		}
 	}
 }
+
+// What is shown is indented, unless the blanks of many levels would make it much larger.
+func TestIndentedIsBounded(t *testing.T) {
+	for _, c := range []struct{ from, want string }{
+		{`{"a":[1,{}],"b":"[,{"}`, "{\n  \"a\": [\n    1,\n    {}\n  ],\n  \"b\": \"[,{\"\n}"}, {`"x"`, `"x"`}, {"[ ]", "[]"},
+	} {
+		if got, err := Indented([]byte(c.from)); err != nil || string(got) != c.want {
+			t.Errorf("%s becomes %s (%v), want %s", c.from, got, err, c.want)
+		}
+	}
+	if _, err := Indented([]byte("[1")); err == nil {
+		t.Error("half a list is indented")
+	}
+	for what, b := range map[string]string{
+		"brackets":       strings.Repeat("[", 9900) + strings.Repeat("]", 9900),
+		"a deep list":    strings.Repeat("[", 64) + strings.Repeat("1,", 32<<10) + "1" + strings.Repeat("]", 64),
+		"a list":         "[" + strings.Repeat("1,", 32<<10) + "1]",
+		"text of a list": `"` + strings.Repeat("[", 60<<10) + `"`,
+	} {
+		got, err := Indented([]byte(b))
+		if err != nil || len(got) > 2<<20+9*len(b) {
+			t.Errorf("%s of %d bytes becomes %d bytes (%v)", what, len(b), len(got), err)
+		}
+		if lines := strings.Count(string(got), "\n"); lines > 0 != (what == "a list") {
+			t.Errorf("%s has %d lines", what, lines)
+		}
+	}
+}

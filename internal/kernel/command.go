@@ -271,8 +271,8 @@ func (c Register) Check() error {
 	if err := CheckName("worker", c.Worker); err != nil {
 		return err
 	}
-	if len(c.Job.Schema) > 256<<10 {
-		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", c.Job.Key, len(c.Job.Schema))
+	if err := c.Job.checkSchema(); err != nil {
+		return err
 	}
 	if err := c.checkSystem(); err != nil {
 		return err
@@ -481,8 +481,8 @@ func (c Returned) Check() error { return checkRun(c.ID, c.Worker, c.Attempt) }
 
 // Check validates the checkpoint.
 func (c Checkpoint) Check() error {
-	if len(c.Data) > MaxCheckpoint {
-		return Invalid("checkpoint has %d bytes, at most %d are allowed", len(c.Data), MaxCheckpoint)
+	if err := CheckCheckpoint(c.Data); err != nil {
+		return err
 	}
 	return checkRun(c.ID, c.Worker, c.Attempt)
 }

@@ -96,7 +96,7 @@ func TestCommandsCheckThemselves(t *testing.T) {
 		finish(func(f *Finish) { f.Outcome, f.Error = OutcomeError, strings.Repeat("e", MaxError) }),
 		Start{ID: id, Worker: "w", Attempt: 1},
 		Unstart{ID: id, Attempt: 1},
-		Checkpoint{ID: id, Worker: "w", Attempt: 1, Data: make([]byte, MaxCheckpoint)},
+		Checkpoint{ID: id, Worker: "w", Attempt: 1, Data: []byte(`"` + strings.Repeat("x", MaxCheckpoint-2) + `"`)},
 		Returned{ID: id, Worker: "w", Attempt: 1}, Expire{ID: id, Attempt: 1, Cause: ByLoss}, Release{ID: id}, Cancel{ID: id},
 		Pause{Key: "k", Until: noon}, Resume{Key: "k"}, Refresh{Key: "k"}, Lead{Term: 1}, Forget{Name: "n"}, Hand{Gate: "g"},
 		Edit{Key: "k", Clear: Fields()}, Configure{}, Configure{MisfireAfter: new(time.Second)},

@@ -3,6 +3,7 @@ package kernel
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"time"
@@ -235,37 +236,29 @@ func CheckArgs(args []byte) error {
 const resultLevels = fastjson.MaxLevels - 2
 
 // CheckResult validates the result of a run: any JSON that a run that follows can get, or none.
-func CheckResult(raw []byte) error {
+func CheckResult(raw []byte) error { return checkValue("result", raw, MaxResult, resultLevels) }
+
+// CheckCheckpoint validates what a handler stores for its next attempt: any JSON, or none.
+func CheckCheckpoint(raw []byte) error {
+	return checkValue("checkpoint", raw, MaxCheckpoint, fastjson.MaxLevels)
+}
+
+func checkValue(what string, raw []byte, most, levels int) error {
 	switch {
 	case len(raw) == 0:
 		return nil
-	case len(raw) > MaxResult:
-		return Invalid("result has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", len(raw), MaxResult)
-	case fastjson.Value(raw, resultLevels):
+	case len(raw) > most:
+		return Invalid("%s has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", what, len(raw), most)
+	case fastjson.Value(raw, levels):
 		return nil
 	}
-	return checkJSON("result", raw, resultLevels)
+	return checkJSON(what, raw, levels)
 }
 
 // checkJSON returns what is wrong with JSON that a run carries.
 func checkJSON(what string, raw []byte, levels int) error {
-	depth, deepest, inText := 0, 0, false
-	for i := 0; i < len(raw); i++ {
-		switch c := raw[i]; {
-		case inText && c == '\\':
-			i++
-		case c == '"':
-			inText = !inText
-		case inText:
-		case c == '{' || c == '[':
-			depth++
-			deepest = max(deepest, depth)
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	if deepest > levels {
-		return Invalid("%s: nested %d levels deep, at most %d are allowed", what, deepest, levels)
+	if err := checkLevels(what, raw, levels); err != nil {
+		return err
 	}
 	if !json.Valid(raw) {
 		return Invalid("%s: not valid JSON", what)
@@ -274,6 +267,22 @@ func checkJSON(what string, raw []byte, levels int) error {
 		return Invalid("%s: the number %.40s exceeds 1.8e308: send it as a string", what, n)
 	}
 	return nil
+}
+
+// checkLevels bounds the levels of JSON: what reads or shows it may take time and memory for each level of each value.
+func checkLevels(what string, raw []byte, levels int) error {
+	if deepest := fastjson.Levels(raw); deepest > levels {
+		return Invalid("%s: nested %d levels deep, at most %d are allowed", what, deepest, levels)
+	}
+	return nil
+}
+
+// checkSchema bounds the schema of arguments. Whether it is one is seen where it is used.
+func (d *Declaration) checkSchema() error {
+	if len(d.Schema) > 256<<10 {
+		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", d.Key, len(d.Schema))
+	}
+	return checkLevels(fmt.Sprintf("job %s: the schema of its arguments", d.Key), d.Schema, fastjson.MaxLevels)
 }
 
 // workExamples are shown in errors.

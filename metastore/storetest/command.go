@@ -234,7 +234,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 		}
 		return k
 	case "checkpoint":
-		return kernel.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: []byte(w.name(3))}
+		return kernel.Checkpoint{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Data: raw(strconv.Quote(w.name(3)))}
 	case "expect":
 		return kernel.Expect{ID: tl.run(w.name(0)), Worker: w.name(1), Attempt: attempt(2), Key: feedbackKey(w.name(3)), Lasts: w.has("lasts")}
 	case "notify":

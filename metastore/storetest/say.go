@@ -133,7 +133,7 @@ func (tl *telling) sayRun(run *kernel.Run) string {
 	p.add(run.Code() != "", "code %s", run.Code())
 	p.add(run.Error != "", "error %q", run.Error)
 	p.add(len(run.Result) > 0, "result %s", run.Result)
-	p.add(len(run.Checkpoint) > 0, "checkpoint %s", run.Checkpoint)
+	p.add(len(run.Checkpoint) > 0, "checkpoint %s", strings.Trim(string(run.Checkpoint), `"`))
 	if f := run.Feedback; f != nil {
 		said, _ := f.Since(0)
 		p.add(true, "heard %q of attempt %d", said, f.Attempt)

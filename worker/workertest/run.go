@@ -129,33 +129,23 @@ func (r *recorder) Progress(done, total int64, text string) {
 }
 
 func (r *recorder) Result(v any) error {
-	var raw json.RawMessage
-	err := r.keep("result", v, kernel.MaxResult, &raw)
-	if err == nil {
-		err = kernel.CheckResult(raw)
-	}
-	if err == nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.left.Result = raw
-	}
-	return err
+	return r.keep("result", v, kernel.CheckResult, &r.left.Result)
 }
 
 func (r *recorder) Save(ctx context.Context, v any) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("save checkpoint: %w", err)
 	}
-	return r.keep("checkpoint", v, kernel.MaxCheckpoint, &r.left.Checkpoint)
+	return r.keep("checkpoint", v, kernel.CheckCheckpoint, &r.left.Checkpoint)
 }
 
-func (r *recorder) keep(what string, v any, most int, to *json.RawMessage) error {
+func (r *recorder) keep(what string, v any, check func([]byte) error, to *json.RawMessage) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return kernel.Invalid("%s cannot be written as JSON: %v", what, err)
 	}
-	if len(raw) > most {
-		return kernel.Invalid("%s has %d bytes, at most %d are allowed", what, len(raw), most)
+	if err := check(raw); err != nil {
+		return err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -14,6 +14,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/carillon-scheduler/carillon/internal/fastjson"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -47,15 +48,16 @@ func (a *asker) show(v view) error {
 
 // form formats a view as -o wants it.
 func (a *asker) form(v view) (string, error) {
+	if a.format == "yaml" && !fastjson.Bulky(v.raw) {
+		return toYAML(v.raw)
+	}
 	switch a.format {
-	case "json":
-		var b bytes.Buffer
-		if err := json.Indent(&b, v.raw, "", "  "); err != nil {
+	case "json", "yaml": // JSON is YAML
+		text, err := fastjson.Indented(v.raw)
+		if err != nil {
 			return "", fmt.Errorf("the server's response is not JSON: %w", err)
 		}
-		return strings.TrimRight(unescaped(b.Bytes()), "\n") + "\n", nil
-	case "yaml":
-		return toYAML(v.raw)
+		return strings.TrimRight(unescaped(text), "\n") + "\n", nil
 	case "name":
 		if len(v.names) == 0 {
 			return "", nil
