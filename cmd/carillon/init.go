@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -17,8 +18,8 @@ func newInit() *cobra.Command {
 		Long: "Create a Go program in an empty directory (default: the current one): a worker with a recurring and a triggered job, tests, a\n" +
 			"server configuration, and files for containers. With --embed, the server is part of the program. Nothing is overwritten\n" +
 			"and nothing is downloaded.\n\n" +
-			"If this program is no release, go.mod names a checkout of Carillon: --replace, or the one around the directory or the current\n" +
-			"directory.",
+			"If this program is no release, go.mod names a checkout of Carillon, whose modules it takes over: --replace, or the one around\n" +
+			"the directory or the current directory.",
 		Example: "  carillon init billing\n  carillon init billing --module example.com/billing --replace ../carillon\n  carillon init shop --embed",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -44,7 +45,11 @@ func newInit() *cobra.Command {
 			if filepath.Clean(made.Dir) != "." {
 				fmt.Fprintf(out, "  cd %s\n", made.Dir)
 			}
-			fmt.Fprintln(out, "  go mod tidy && go test ./...")
+			if slices.Contains(names, "go.sum") {
+				fmt.Fprintln(out, "  go test ./...")
+			} else {
+				fmt.Fprintln(out, "  go mod tidy && go test ./...")
+			}
 			if !made.Embedded {
 				fmt.Fprintln(out, "  carillon dev      # in another terminal")
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,12 +21,12 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// goIn runs the go command in a project, without the network: the modules are here, since this test was built of them.
+// goIn runs the go command in a project as it is, without the network.
 func goIn(t *testing.T, dir string, args ...string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "go", args...)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -mod=mod"), "GOPROXY=off", "GOWORK=off")
+	cmd.Env = append(os.Environ(), "GOPROXY=off", "GOWORK=off")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go %v: %v\n%s", args, err, out)
 	}
@@ -43,10 +44,9 @@ func newProject(t *testing.T, name string, args ...string) (dir, program string)
 	if code := execute(t.Context(), append([]string{"init", dir, "--replace", checkout}, args...), out, out); code != 0 {
 		t.Fatalf("%d: %s", code, out)
 	}
-	if text := out.String(); !strings.Contains(text, "  jobs_test.go\n") || !strings.Contains(text, "next:\n  cd "+dir+"\n  go mod tidy && go test ./...\n") {
+	if text := out.String(); !strings.Contains(text, "  jobs_test.go\n") || !strings.Contains(text, "next:\n  cd "+dir+"\n  go test ./...\n") {
 		t.Errorf("it printed %s", text)
 	}
-	copyModules(t, checkout, dir)
 	goIn(t, dir, "vet", "./...")
 	goIn(t, dir, "test", "./...")
 	program = filepath.Join(dir, "program")
@@ -55,31 +55,6 @@ func newProject(t *testing.T, name string, args ...string) (dir, program string)
 		t.Errorf("not formatted: %s (%v)", formatted, err)
 	}
 	return dir, program
-}
-
-// copyModules gives a project what go mod tidy would: the indirect requirements and the checksums of this module.
-func copyModules(t *testing.T, checkout, dir string) {
-	t.Helper()
-	sum, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours, err := os.ReadFile(filepath.Join(checkout, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	theirs, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, block := range regexp.MustCompile(`(?ms)^require \($.*?^\)$`).FindAll(ours, -1) {
-		theirs = append(append(theirs, '\n'), append(block, '\n')...)
-	}
-	for name, text := range map[string][]byte{"go.mod": theirs, "go.sum": sum} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 // runsProject runs a project's program, and stops it as Ctrl-C would at the end of the test: it must end cleanly.
@@ -109,8 +84,9 @@ func TestInit(t *testing.T) {
 	tests.WithoutRace(t)
 	dir, program := newProject(t, "Billing_2", "--module", "example.com/shop/billing")
 	p := start(t, "server", "--data", t.TempDir(), "--http", "127.0.0.1:0", "--nats-addr", "127.0.0.1:0")
-	t.Cleanup(p.end) // after the worker
-	runsProject(t, program, "CARILLON_NATS_URL="+p.bus)
+	t.Cleanup(p.end)                      // after the worker
+	goIn(t, dir, "list", "-deps", "tool") // the server's packages, for its image
+	runsProject(t, program, "BUS_ADDRESS="+p.bus)
 	p.get("/api/v1/jobs/billing.greet", ok)
 	p.post("/api/v1/jobs/billing.tidy/trigger", `{}`)
 	p.post("/api/v1/jobs/billing.greet/trigger", `{"args":{"name":"Ann"}}`)
@@ -177,45 +153,126 @@ func TestInitEmbed(t *testing.T) {
 	}
 }
 
-// The settings in a project's compose.yaml are those of the program.
-func TestComposeOfAProject(t *testing.T) {
+// composeFile is what compose.yaml says, as far as it must fit other files.
+type composeFile struct {
+	Services map[string]struct {
+		Image string
+		Build struct{ Dockerfile, Target string }
+		Command, Volumes, Ports,
+		Secrets []string
+		Environment map[string]string
+	}
+	Volumes map[string]any
+}
+
+// What carillon init writes, the chart and the documents fit each other without an edit: names of variables, images,
+// directories and addresses.
+func TestContainersOfAProject(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "billing")
 	if _, err := project.Make(project.Config{Dir: dir, Version: "v1.2.3"}); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := os.ReadFile(filepath.Join(dir, "compose.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var file struct {
-		Services map[string]struct {
-			Environment map[string]string
-			Command     []string
+	read := func(path string) string {
+		t.Helper()
+		raw, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
 		}
-		Volumes, Secrets map[string]any
+		return string(raw)
 	}
-	if err := yaml.Unmarshal(raw, &file); err != nil {
+	names := func(pattern, text string) (list []string) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
+			list = append(list, m[1])
+		}
+		slices.Sort(list)
+		return slices.Compact(list)
+	}
+	var compose composeFile
+	text := read(filepath.Join(dir, "compose.yaml"))
+	if err := yaml.Unmarshal([]byte(text), &compose); err != nil {
 		t.Fatal(err)
 	}
-	if s := file.Services["server"]; len(file.Services) != 3 || !slices.Equal(s.Command, []string{"server"}) || len(s.Environment) == 0 {
-		t.Errorf("%+v", file)
-	}
-	var known []string
+	server, worker, database := compose.Services["server"], compose.Services["worker"], compose.Services["postgres"]
+
+	// The variables of a worker.
+	reads := names(`os\.Getenv\("(\w+)"\)`, read(filepath.Join(dir, "main.go")))
+	workerSettings, serverSettings := []string{}, []string{}
 	for _, s := range settings {
-		known = append(known, s.env())
+		serverSettings = append(serverSettings, s.env())
+		if slices.Contains(workerFlags, s.flag) {
+			workerSettings = append(workerSettings, s.env())
+		}
 	}
-	for _, name := range regexp.MustCompile(`CARILLON_[A-Z_]+`).FindAllString(string(raw), -1) {
-		if !slices.Contains(known, name) {
+	chart := names(`- name: ([A-Z_]+)\n`, read("../../deploy/chart/carillon/templates/workers.yaml"))
+	for where, sets := range map[string][]string{
+		"compose.yaml":  slices.Sorted(maps.Keys(worker.Environment)),
+		"the chart":     slices.DeleteFunc(chart, func(name string) bool { return slices.Contains(workerSettings, name) }), // for carillon worker
+		"kubernetes.md": names(`os\.Getenv\("(\w+)"\)`, read("../../docs/kubernetes.md")),
+		"carillon.yaml": names(`workers connect here: (\w+)`, read(filepath.Join(dir, "carillon.yaml"))),
+	} {
+		if !slices.Equal(sets, reads) {
+			t.Errorf("%s has %q for a worker, main.go reads %q", where, sets, reads)
+		}
+	}
+
+	// The variables of the server.
+	for name := range server.Environment {
+		if !slices.Contains(serverSettings, name) {
 			t.Errorf("compose.yaml has %s, which is no setting", name)
 		}
 	}
-	main, err := os.ReadFile(filepath.Join(dir, "main.go"))
-	if err != nil {
-		t.Fatal(err)
+	outside := names(`\$\{(\w+)[:}]`, text)
+	if known := names(`(?m)^#   (\w+)=`, text); !slices.Equal(slices.DeleteFunc(known, func(n string) bool { return n == "COMPOSE_PROFILES" }), outside) {
+		t.Errorf("compose.yaml takes %q from outside, and explains %q", outside, known)
 	}
-	for name := range file.Services["worker"].Environment {
-		if !strings.Contains(string(main), name) {
-			t.Errorf("compose.yaml has %s for the worker, which main.go does not read", name)
+	if !strings.Contains(read(filepath.Join(dir, ".gitignore")), "\n.env\n") {
+		t.Error(".gitignore has no .env, in which compose.yaml wants a password")
+	}
+
+	// Images are built here, of stages that exist, and can write where a volume is.
+	build := read(filepath.Join(dir, "Containerfile"))
+	for name, s := range compose.Services {
+		if len(s.Secrets) > 0 {
+			t.Errorf("%s has secrets: files keep their owner, so the container's user cannot read those that only their owner can", name)
 		}
+		if s.Image == "" && s.Build.Dockerfile != "Containerfile" || strings.Contains(s.Image, "carillon") {
+			t.Errorf("%s has image %q, and is built by %q", name, s.Image, s.Build.Dockerfile)
+		}
+		if s.Build.Target != "" && !strings.Contains(build, " AS "+s.Build.Target+"\n") {
+			t.Errorf("Containerfile has no stage %s of %s", s.Build.Target, name)
+		}
+		for _, v := range s.Volumes {
+			volume, at, _ := strings.Cut(v, ":")
+			if _, known := compose.Volumes[volume]; !known {
+				t.Errorf("%s has volume %s, which is not declared", name, v)
+			}
+			if s.Image == "" && !strings.Contains(build, "COPY --from=build --chown=65532:65532 /empty "+at+"\n") {
+				t.Errorf("%s has volume %s: its image has no such directory for user 65532", name, v)
+			}
+		}
+	}
+	if !strings.Contains(read(filepath.Join(dir, "go.mod")), "\ntool "+"github.com/carillon-scheduler/carillon/cmd/carillon\n") {
+		t.Error("go.mod does not name the program that Containerfile builds")
+	}
+
+	// The server takes these settings, and what it listens on is what the worker is told.
+	if bus := worker.Environment["BUS_ADDRESS"]; bus != "nats://"+server.Environment["CARILLON_NATS_ADDR"] {
+		t.Errorf("the worker connects to %s", bus)
+	}
+	for _, url := range []string{"", strings.Replace(regexp.MustCompile(`#   CARILLON_STORE_URL=(\S+)`).FindStringSubmatch(text)[1], "...", "Passw0rd", 1)} {
+		for name, value := range server.Environment {
+			t.Setenv(name, value)
+		}
+		t.Setenv("CARILLON_STORE_URL", url)
+		out := newOutput()
+		if code := execute(t.Context(), []string{"config", "print"}, out, out); code != 0 || strings.Contains(out.String(), "Passw0rd") {
+			t.Errorf("store %q: %d: %s", url, code, out)
+		}
+	}
+	if ports := database.Ports; !slices.Equal(ports, []string{"127.0.0.1:5432:5432"}) || database.Environment["POSTGRES_USER"] != "carillon" {
+		t.Errorf("the database: %+v", database)
+	}
+	if !slices.Equal(server.Command, []string{"server"}) || len(compose.Services) != 3 {
+		t.Errorf("%+v", compose)
 	}
 }

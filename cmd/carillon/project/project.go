@@ -43,11 +43,17 @@ type Config struct {
 // values are what templates know.
 type values struct {
 	Module, App, Go, Library, Version, Replace string
+
+	Embedded bool
+	Requires string // of the checkout: all modules that the program and its tests need
+	sums     string
 }
 
 var (
 	release    = regexp.MustCompile(`^v\d+\.\d+\.\d+(-(alpha|beta|rc)[.\d]*)?$`)
 	modulePath = regexp.MustCompile(`^[A-Za-z0-9][-._~A-Za-z0-9]*(/[-._~A-Za-z0-9]+)*$`)
+	requires   = regexp.MustCompile(`(?ms)^require \($.*?^\)$`)
+	required   = regexp.MustCompile(`(?m)^(\t[^/\s]+/\S+ \S+)$`)
 	notInNames = regexp.MustCompile(`[^a-z0-9]+`)
 )
 
@@ -61,7 +67,7 @@ func Make(c Config) ([]string, error) {
 		return nil, err
 	}
 	name := strings.Trim(notInNames.ReplaceAllString(strings.ToLower(filepath.Base(dir)), "-"), "-")
-	v := values{Module: c.Module, Go: goVersion, Library: library, Version: c.Version}
+	v := values{Module: c.Module, Go: goVersion, Library: library, Version: c.Version, Embedded: c.Embedded}
 	if v.Module == "" {
 		if name == "" {
 			return nil, kernel.Invalid("the name of directory %s makes no module path: give one with --module, such as example.com/billing", dir)
@@ -78,7 +84,7 @@ func Make(c Config) ([]string, error) {
 	if err := v.require(c, dir); err != nil {
 		return nil, err
 	}
-	made, err := v.render(c.Embedded)
+	made, err := v.render()
 	if err != nil {
 		return nil, err
 	}
@@ -152,6 +158,9 @@ func (v *values) require(c Config, dir string) error {
 	if err != nil {
 		return err
 	}
+	if err := v.take(checkout); err != nil {
+		return err
+	}
 	v.Replace = checkout
 	if near, err := filepath.Rel(dir, checkout); err == nil && strings.Count(near, "..") < 4 {
 		v.Replace = filepath.ToSlash(near)
@@ -162,6 +171,21 @@ func (v *values) require(c Config, dir string) error {
 	if strings.ContainsAny(v.Replace, " \t'\"`\n") {
 		v.Replace = fmt.Sprintf("%q", v.Replace)
 	}
+	return nil
+}
+
+// take takes over the requirements of a checkout and their checksums, so that nothing has to be downloaded.
+func (v *values) take(checkout string) error {
+	mod, err := os.ReadFile(filepath.Join(checkout, "go.mod"))
+	if err != nil {
+		return err
+	}
+	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
+	if err != nil {
+		return err
+	}
+	text := strings.Join(requires.FindAllString(string(mod), -1), "\n\n")
+	v.Requires, v.sums = required.ReplaceAllString(text, "$1 // indirect"), string(sums)
 	return nil
 }
 
@@ -185,10 +209,10 @@ func isCheckout(dir string) bool {
 }
 
 // render returns the files of a variant by name.
-func (v *values) render(embedded bool) (map[string]string, error) {
+func (v *values) render() (map[string]string, error) {
 	made := map[string]string{}
 	variant := "files/worker"
-	if embedded {
+	if v.Embedded {
 		variant = "files/embed"
 	}
 	for _, folder := range []string{"files/common", variant} {
@@ -211,6 +235,9 @@ func (v *values) render(embedded bool) (map[string]string, error) {
 			}
 			made[name] = b.String()
 		}
+	}
+	if v.sums != "" {
+		made["go.sum"] = v.sums
 	}
 	return made, nil
 }
