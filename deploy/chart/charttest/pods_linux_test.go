@@ -60,6 +60,7 @@ func TestPods(t *testing.T) {
 	}
 	network(t)
 	t.Run("single", testSingle)
+	t.Run("project", testProject)
 	t.Run("cluster", testCluster)
 	t.Run("postgres", testPostgres)
 }
@@ -390,6 +391,46 @@ func testSingle(t *testing.T) {
 			t.Errorf("files in %s: %q, %v", path, files, err)
 		}
 	}
+}
+
+// A program of carillon init, unchanged, works in a worker's pod: it finds its address, token and authority, and stops
+// in time.
+func testProject(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "billing")
+	if out, err := exec.Command(theProgram(t), "init", dir, "--replace", "../../..").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	built := tests.Go("build", "-o", "program", ".")
+	built.Dir, built.Env = dir, append(built.Env, "CGO_ENABLED=0", "GOPROXY=off")
+	if out, err := built.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	p := newPlace(t, with(t, example(t, "single"), `
+tls: {caKey: ca.crt}
+workers: [{name: billing, app: billing, image: registry.example.com/billing, tokenSecret: {name: billing-worker, key: token}}]
+`))
+	o := p.server("carillon-0")
+	p.hosts["carillon-bus"] = []string{o.ip}
+	o.start()
+	p.wait("readiness", func() error { return o.probe("/readyz") })
+	text, err := p.at(o).cli(adminToken, "tokens", "create", "billing", "--role", "worker", "--app", "billing", "-q")
+	o.must(err)
+	p.secrets["billing-worker"] = map[string]string{"token": text}
+	w := p.worker("carillon-billing")
+	o.must(exec.Command("cp", filepath.Join(dir, "program"), filepath.Join(w.root, "carillon")).Run()) // what its image starts
+	w.start()
+	p.wait("its jobs", func() error {
+		out, err := o.cli(adminToken, "jobs", "list", "--app", "billing")
+		if err == nil && !strings.Contains(out, "billing.greet") {
+			err = fmt.Errorf("jobs:\n%s", out)
+		}
+		return err
+	})
+	if out, err := o.cli(adminToken, "jobs", "trigger", "billing.greet", "--args", `{"name":"Ann"}`, "--wait"); err != nil || !strings.Contains(out, "Succeeded") {
+		t.Errorf("a run: %v %s", err, out)
+	}
+	w.stop()
+	o.stop()
 }
 
 // Three nodes that start at once are one cluster, survive the end of each, and the deletion of all: then they come back
