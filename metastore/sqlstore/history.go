@@ -504,13 +504,5 @@ func (h *history) partitions(ctx context.Context) error {
 
 // within calls fn in a transaction.
 func (h *history) within(ctx context.Context, fn func(tx *sql.Tx) error) error {
-	tx, err := h.db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after a commit
-	if err := fn(tx); err != nil {
-		return err
-	}
-	return tx.Commit()
+	return transact(ctx, h.db, sql.LevelReadCommitted, fn)
 }

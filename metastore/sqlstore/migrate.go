@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -76,21 +77,16 @@ func (s *Store) migrate(ctx context.Context) (err error) {
 }
 
 func (s *Store) step(ctx context.Context, m migration) error {
-	tx, err := s.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback() }() // does nothing after a commit
-	for statement := range strings.SplitSeq(m.text, ";\n") {
-		if strings.TrimSpace(statement) == "" {
-			continue
+	return transact(ctx, s.db, sql.LevelDefault, func(tx *sql.Tx) error {
+		for statement := range strings.SplitSeq(m.text, ";\n") {
+			if strings.TrimSpace(statement) == "" {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, statement); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.ExecContext(ctx, statement); err != nil {
-			return err
-		}
-	}
-	if _, err := tx.ExecContext(ctx, s.dialect.ask("INSERT INTO carillon_versions (version) VALUES (?)"), m.number); err != nil {
+		_, err := tx.ExecContext(ctx, s.dialect.ask("INSERT INTO carillon_versions (version) VALUES (?)"), m.number)
 		return err
-	}
-	return tx.Commit()
+	})
 }
