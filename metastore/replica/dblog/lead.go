@@ -40,7 +40,7 @@ func (l *Log) Lead(ctx context.Context, lead func(ctx context.Context, term uint
 		}
 		rest := tryTime
 		if l.unable.Swap(false) {
-			rest = l.cfg.Lease // another node may be able to
+			rest = restTime // another node may be able to
 		}
 		select {
 		case <-l.ctx.Done():
@@ -163,6 +163,7 @@ func (l *Log) renew(ctx context.Context, term uint64, since time.Time, lost func
 			return
 		case <-over.C:
 			l.cfg.Logger.Warn("leadership was lost: the database did not renew it in time", "term", term)
+			l.unable.Store(true)
 			lost(errLost)
 			return
 		case a := <-answers:

@@ -49,6 +49,7 @@ const (
 	// releaseTime is how long the end of a term waits for the database: without an answer its lease runs out.
 	releaseTime = time.Second
 	tryTime     = 100 * time.Millisecond // how often a node that does not lead tries to
+	restTime    = time.Second            // how long one does not try whose term ended without an answer of the database
 	pollTime    = 50 * time.Millisecond  // how often it reads what the leader has written
 	againTime   = 50 * time.Millisecond  // after an error
 	atOnce      = 4 << 20                // bytes of entries that are read at once
@@ -70,7 +71,7 @@ type Log struct {
 
 	following atomic.Bool // the machine has the rows
 	wrong     atomic.Bool // the rows are not those of the log
-	unable    atomic.Bool // the last term ended because this node could renew its lease, but not write
+	unable    atomic.Bool // the last term ended because the database did not answer this node
 
 	mu        sync.Mutex
 	term      uint64 // in which this node may append; 0 = it does not lead, or cannot yet
