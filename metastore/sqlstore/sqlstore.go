@@ -356,7 +356,7 @@ func (s *Store) Node() string { return s.cfg.Node }
 
 // Close ends the store. What was acknowledged stays. It waits a moment for a database that does not answer.
 func (s *Store) Close() error {
-	defer time.AfterFunc(closeTime, s.cfg.wires.end).Stop()
+	time.AfterFunc(closeTime, s.cfg.wires.end) // those of calls, too, for which nobody waits any more
 	s.cancel()
 	s.duties.Wait()
 	s.leavePlace()
@@ -368,12 +368,10 @@ func (s *Store) Close() error {
 	}
 	s.session.drop()
 	s.episodes.Reset()
-	err := s.closePools()
-	if s.cfg.wires.ended() { // what drivers report of ended wires is no failure
-		err = nil
+	if err := s.closePools(); err != nil && !s.cfg.wires.ended() { // what drivers report of ended wires is no failure
+		return err
 	}
-	s.cfg.wires.end() // of calls for which nobody waits any more
-	return err
+	return nil
 }
 
 // connect makes a pool, without a connection yet.
