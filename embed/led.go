@@ -121,7 +121,10 @@ func (l *led) ready(ctx context.Context) error {
 		return nil
 	}
 	name, term := l.leader()
-	if term == 0 {
+	switch {
+	case term == 0 && l.copies != nil && l.copies.HasLeader():
+		return kernel.Refuse(jobs.Unavailable, "a node leads, but the bus does not carry its messages: check the connections between the NATS servers of the nodes")
+	case term == 0:
 		return kernel.Refuse(jobs.Unavailable, "no node leads yet")
 	}
 	ctx, cancel := context.WithTimeout(ctx, soon)

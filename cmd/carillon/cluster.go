@@ -75,7 +75,26 @@ func (c *config) checkPeers() {
 	default:
 		if err := raftstore.CheckPeers(peers, c.advertised(c.Cluster.Addr)); err != nil {
 			c.wrong("cluster.peers (from %s): %v", c.values["cluster.peers"].origin, err)
+			return
 		}
+		c.checkPeerRoutes()
+	}
+}
+
+// checkPeerRoutes refuses peers whose NATS servers would have one address: no node would find another's.
+func (c *config) checkPeerRoutes() {
+	routes, err := c.peerRoutes()
+	if err != nil {
+		return // CheckPeers and routeAddr have refused the address
+	}
+	of := map[string]string{}
+	for i, peer := range c.Cluster.peers() {
+		if other, is := of[routes[i]]; is {
+			c.wrong("cluster.nats-addr (from %s) sets one port for the NATS servers of all peers, but %s and %s are on the same machine: "+
+				"remove it, so that each uses the port after its own", c.values["cluster.nats-addr"].origin, other, peer)
+			return
+		}
+		of[routes[i]] = peer
 	}
 }
 

@@ -36,6 +36,8 @@ func TestClusterIsChecked(t *testing.T) {
 		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1:7946", "--cluster-secret-file", secret, "--join-file", "x"}, "remove one"},
 		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1:7948", "--cluster-secret-file", secret}, "do not include this node's own address 127.0.0.1:7946"},
 		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1", "--cluster-secret-file", secret}, `invalid peer "127.0.0.1"`},
+		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-nats", "127.0.0.1:7947", "--cluster-peers", "127.0.0.1:7946,127.0.0.1:7950", "--cluster-secret-file", secret},
+			"cluster.nats-addr (from --cluster-nats) sets one port for the NATS servers of all peers, but 127.0.0.1:7946 and 127.0.0.1:7950 are on the same machine"},
 		{[]string{"--cluster", "127.0.0.1:7946", "--cluster-peers", "127.0.0.1:7946", "--cluster-secret-file", short, "--data", t.TempDir(), "--http", "127.0.0.1:0"}, "short: a cluster secret has 5 characters"},
 	} {
 		var out strings.Builder
