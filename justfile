@@ -59,7 +59,7 @@ fuzz time="30s":
 kill *args:
     CARILLON_TESTS=rough go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
 
-# what a node says and does while its store is away, on each store (a quarter of an hour; needs root)
+# what a node says and does while its store is away, on each store (half an hour; needs root and promtool)
 situations *args:
     CARILLON_TESTS=rough go test -count=1 -timeout 60m -v ./cmd/carillon/processtest -run TestSituationsOfTheStore {{args}}
 

@@ -3,12 +3,14 @@
 package processtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -30,19 +32,16 @@ const (
 type seen struct {
 	live, ready, leads int // status of the probes
 	read, write, page  int // of a request for rows, one that changes some, and the overview
-	slowest            time.Duration
-	noLeader, notReady bool // the conditions of the alerts CarillonNoLeader and CarillonNotReady
-	log                string
+	alerts             []string
+	log                string // the first line about it, or the last one of a node that ended
+	code               int    // of a node that ended
 }
 
 // played is one situation on one store.
 type played struct {
-	situation, store string
-	running          seen
-	stopped          time.Duration
-	starting         seen
-	exit             int
-	said             string // the last line of a node that ended at its start
+	situation, store  string
+	running, starting *seen // nil = it was not played
+	stopped           time.Duration
 }
 
 // Each situation of a store is played on a node that runs, and on one that starts in it. Where nothing starts, the node
@@ -50,7 +49,7 @@ type played struct {
 // time, and all goes on by itself when the situation is over.
 func TestSituationsOfTheStore(t *testing.T) {
 	if !tests.Rough() {
-		t.Skip("it takes a quarter of an hour: just situations")
+		t.Skip("it takes half an hour: just situations")
 	}
 	if os.Geteuid() != 0 {
 		tests.Missing(t, "root: only root may mount a disk that can be full")
@@ -58,75 +57,82 @@ func TestSituationsOfTheStore(t *testing.T) {
 	var all []played
 	for _, k := range situations {
 		for _, store := range k.stores {
-			t.Run(strings.ReplaceAll(k.name, " ", "_")+"/"+store, func(t *testing.T) {
-				all = append(all, k.play(newScene(t, store)))
+			t.Run(strings.ReplaceAll(k.name, " ", "_")+"/"+strings.ReplaceAll(store, " ", "_"), func(t *testing.T) {
+				p := k.play(newScene(t, store, &k))
+				all = append(all, p)
+				t.Log("\n" + tables([]played{p})) // so that they are there if a later situation hangs
 			})
 		}
 	}
-	t.Log("\n" + table(all))
+	t.Log("\n" + tables(all))
 }
 
 func (k *situation) play(s *scene) (p played) {
 	t, n := s.t, s.node
 	p.situation, p.store = k.name, s.store
-	for _, n := range append(s.cluster, n) {
-		n.await(t, "/readyz", http.StatusOK)
-	}
-	if s.cluster != nil {
-		s.lead()
-	}
-	n.await(t, "/leaderz", http.StatusOK)
-	await(t, "jobs are there", func() bool {
-		for _, body := range []string{`{"key":"away.ask","kind":"triggered","app":"away","handler":"away.any"}`,
-			`{"key":"away.tick","kind":"recurring","app":"away","handler":"away.any","schedule":"@every 1s"}`} {
-			if status, _ := n.ask(http.MethodPost, "/api/v1/jobs", body, answers); status != http.StatusCreated && status != http.StatusConflict {
-				return false
-			}
-		}
-		return true
-	})
-
+	s.whole()
 	for range 5 { // so that what a database loses is younger than the jobs
 		n.works(t)
 	}
 
-	from := len(n.process.out.String())
-	k.begin(s)
-	p.running = k.look(t, n, from)
-	k.over(s)
-	n.await(t, "/leaderz", http.StatusOK)
-	n.works(t)
-
-	k.begin(s)
-	if !k.starts {
-		n.await(t, "/leaderz", http.StatusServiceUnavailable)
-	}
-	began := time.Now()
-	n.process.signal(t, syscall.SIGTERM)
-	n.process.ends(t)
-	if p.stopped = time.Since(began); p.stopped > stops {
-		t.Errorf("a stop takes %v, want at most %v", p.stopped, stops)
-	}
-	n.begin(t)
-	switch {
-	case k.exits != 0:
-		await(t, "a node that starts ends", n.process.over)
-		if p.exit = n.process.code(); p.exit != k.exits {
-			t.Errorf("it ends with %d, want %d", p.exit, k.exits)
+	if k.running != 0 {
+		before, from := s.scrape(), len(n.process.out.String())
+		k.begin(s)
+		p.running = k.look(s, k.running, before, from)
+		k.over(s)
+		if k.running == ends {
+			n.begin(t)
 		}
-		lines := strings.Split(strings.TrimSpace(n.process.out.String()), "\n")
-		p.said = lines[len(lines)-1]
+		s.whole()
+		n.works(t)
+		if k.running != ends {
+			k.begin(s)
+			if k.running == away || k.running == cutOff {
+				n.await(t, "/leaderz", http.StatusServiceUnavailable)
+			}
+			p.stopped = n.stops(t)
+		}
+	}
+	before := s.scrape()
+	switch {
+	case k.running == 0 || k.running == ends:
+		n.stops(t)
+		k.begin(s)
+		if n.process.over() {
+			n.begin(t)
+		}
 	default:
-		n.await(t, "/livez", http.StatusOK)
-		p.starting = k.look(t, n, 0)
+		n.begin(t)
+	}
+	p.starting = k.look(s, k.starting, before, 0)
+	if k.running == 0 {
+		n.stops(t)
 	}
 	k.over(s)
-	if k.exits != 0 {
+	if n.process.over() {
 		n.begin(t)
 	}
 	n.await(t, "/readyz", http.StatusOK)
 	n.works(t)
 	return p
+}
+
+// whole waits until all nodes are ready, the one that is looked at leads, and there are jobs.
+func (s *scene) whole() {
+	s.t.Helper()
+	for _, n := range s.cluster {
+		n.await(s.t, "/readyz", http.StatusOK)
+	}
+	s.lead()
+	await(s.t, "jobs are there", func() bool {
+		for _, body := range []string{`{"key":"away.ask","kind":"triggered","app":"away","handler":"away.any"}`,
+			`{"key":"away.tick","kind":"recurring","app":"away","handler":"away.any","schedule":"@every 1s"}`} {
+			if status, _ := s.node.ask(http.MethodPost, "/api/v1/jobs", body, answers); status != http.StatusCreated && status != http.StatusConflict {
+				return false
+			}
+		}
+		return true
+	})
 }
 
 func (k *situation) over(s *scene) {
@@ -135,18 +141,80 @@ func (k *situation) over(s *scene) {
 	}
 }
 
-// look waits until a node has noticed, and looks at all it says.
-func (k *situation) look(t *testing.T, n *seat, from int) (o seen) {
+// stops ends a node, in time.
+func (n *seat) stops(t *testing.T) time.Duration {
 	t.Helper()
-	if k.starts {
+	began := time.Now()
+	n.process.signal(t, syscall.SIGTERM)
+	n.process.ends(t)
+	took := time.Since(began)
+	if took > stops {
+		t.Errorf("a stop takes %v, want at most %v", took, stops)
+	}
+	return took
+}
+
+// look waits until a node has noticed, and looks at all it says.
+func (k *situation) look(s *scene, want outcome, before scrapes, from int) *seen {
+	t, n := s.t, s.node
+	t.Helper()
+	began := time.Now()
+	switch want {
+	case ends:
+		return k.ended(s, before)
+	case goesOn:
 		n.works(t)
-	} else {
-		began := time.Now()
+		n.await(t, "/readyz", http.StatusOK)
+	case refuses:
+		s.lead()
+	default:
+		n.await(t, "/livez", http.StatusOK)
 		n.await(t, "/leaderz", http.StatusServiceUnavailable)
 		if took := time.Since(began); took > letsGo {
 			t.Errorf("it leads for %v, want at most %v", took, letsGo)
 		}
 	}
+	if want == cutOff {
+		await(t, "another node leads", func() bool {
+			status, _ := s.cluster[1].ask(http.MethodGet, "/leaderz", "", answers)
+			return status == http.StatusOK
+		})
+	}
+	o := n.says(t, s.body)
+	o.alerts = ringing(t, before, s.scrape())
+	o.log = firstComplaint(n.process.out.String()[from:])
+	k.judge(t, want, o)
+	return o
+}
+
+// ended waits for the end of a node.
+func (k *situation) ended(s *scene, before scrapes) *seen {
+	s.t.Helper()
+	await(s.t, "the node ends", s.node.process.over)
+	o := &seen{code: s.node.process.code()}
+	if o.code != k.code {
+		s.t.Errorf("it ends with %d, want %d", o.code, k.code)
+	}
+	lines := strings.Split(strings.TrimSpace(s.node.process.out.String()), "\n")
+	o.log = lines[len(lines)-1]
+	if len(s.cluster) > 1 {
+		await(s.t, "another node leads", func() bool {
+			return slices.ContainsFunc(s.cluster[1:], func(n *seat) bool {
+				status, _ := n.ask(http.MethodGet, "/leaderz", "", answers)
+				return status == http.StatusOK
+			})
+		})
+	}
+	o.alerts = ringing(s.t, before, s.scrape())
+	rings(s.t, o, "CarillonNodeDown", true)
+	rings(s.t, o, "CarillonNoLeader", len(s.cluster) == 1)
+	return o
+}
+
+// says asks a node for all it answers.
+func (n *seat) says(t *testing.T, body string) *seen {
+	t.Helper()
+	o := new(seen)
 	for _, a := range []struct {
 		status       *int
 		method, path string
@@ -156,43 +224,63 @@ func (k *situation) look(t *testing.T, n *seat, from int) (o seen) {
 		{&o.read, http.MethodGet, "/api/v1/jobs/away.ask", answers}, {&o.page, http.MethodGet, "/", answers},
 		{&o.write, http.MethodPost, "/api/v1/jobs/away.ask/trigger", 40 * time.Second},
 	} {
-		began := time.Now()
-		if *a.status, _ = n.ask(a.method, a.path, "{}", a.within); *a.status == 0 {
+		if *a.status, _ = n.ask(a.method, a.path, body, a.within); *a.status == 0 {
 			t.Errorf("%s %s is not answered within %v", a.method, a.path, a.within)
 		}
-		if a.method == http.MethodGet {
-			o.slowest = max(o.slowest, time.Since(began))
-		}
-	}
-	_, metrics := n.ask(http.MethodGet, "/metrics", "", answers)
-	o.noLeader = !strings.Contains(metrics, "\ncarillon_leader 1")
-	o.notReady = strings.Contains(metrics, "\ncarillon_ready 0")
-	o.log = firstComplaint(n.process.out.String()[from:])
-	if k.starts {
-		if o.ready != http.StatusOK || o.leads != http.StatusOK || o.read != http.StatusOK || o.write >= 300 || o.noLeader || o.notReady {
-			t.Errorf("runs should start: %+v", o)
-		}
-		return o
-	}
-	if o.live != http.StatusOK || o.ready != http.StatusServiceUnavailable || o.write != http.StatusServiceUnavailable && o.write != http.StatusGatewayTimeout {
-		t.Errorf("nothing starts, and the node answers otherwise: %+v", o)
-	}
-	if !o.noLeader || !o.notReady {
-		t.Errorf("nothing starts, and the alerts do not ring: %+v\n%s", o, metrics)
-	}
-	if o.log == "" {
-		t.Error("nothing starts, and the log has no line about it")
 	}
 	return o
 }
 
-var complaint = regexp.MustCompile(`(?m)^.*level=(?:WARN|ERROR) msg="?(.*)$`)
-
-func firstComplaint(log string) string {
-	if found := complaint.FindStringSubmatch(log); found != nil {
-		return found[1]
+// judge compares what a node says with what becomes of it.
+func (k *situation) judge(t *testing.T, want outcome, o *seen) {
+	t.Helper()
+	leads := want == goesOn || want == refuses
+	rings(t, o, "CarillonNoLeader", want == away)
+	rings(t, o, "CarillonNotReady", !leads)
+	switch {
+	case o.live != http.StatusOK:
+		t.Errorf("/livez is %d", o.live)
+	case leads && (o.ready != http.StatusOK || o.leads != http.StatusOK || o.read != http.StatusOK || o.page != http.StatusOK):
+		t.Errorf("it leads, and answers otherwise: %+v", o)
+	case want == goesOn && o.write/100 != 2, want == refuses && o.write != http.StatusTooManyRequests:
+		t.Errorf("a request for a run is answered with %d", o.write)
+	case !leads && (o.ready != http.StatusServiceUnavailable || o.write != http.StatusServiceUnavailable && o.write != http.StatusGatewayTimeout):
+		t.Errorf("nothing starts, and the node answers otherwise: %+v", o)
+	case !leads && o.log == "":
+		t.Error("nothing starts, and the log has no line about it")
 	}
-	return ""
+}
+
+func rings(t *testing.T, o *seen, alert string, want bool) {
+	t.Helper()
+	if is := slices.Contains(o.alerts, alert); is != want {
+		t.Errorf("%s rings: %v, want %v; all that ring: %q", alert, is, want, o.alerts)
+	}
+}
+
+var (
+	complaint = regexp.MustCompile(`level=(WARN|ERROR) msg=("(?:[^"\\]|\\.)*"|\S+)`)
+	reason    = regexp.MustCompile(` (?:err|error|cause)=("(?:[^"\\]|\\.)*"|\S+)`)
+)
+
+// firstComplaint is the message and the cause of the first ERROR, or else of the first WARN. What is left out is about
+// requests of the test, and about its databases, which do not write to the disk.
+func firstComplaint(log string) (warning string) {
+	for line := range strings.Lines(log) {
+		found := complaint.FindStringSubmatch(line)
+		if found == nil || strings.Contains(line, "request=") || strings.Contains(line, "does not keep all it acknowledges") {
+			continue
+		}
+		text := strings.Trim(found[2], `"`)
+		if why := reason.FindStringSubmatch(line); why != nil {
+			text += ": " + strings.Trim(why[1], `"`)
+		}
+		if found[1] == "ERROR" {
+			return text
+		}
+		warning = cmp.Or(warning, text)
+	}
+	return warning
 }
 
 // lead makes the node that is looked at the leader.
@@ -200,6 +288,14 @@ func (s *scene) lead() {
 	s.t.Helper()
 	await(s.t, "n1 leads", func() bool {
 		if status, _ := s.node.ask(http.MethodGet, "/leaderz", "", answers); status == http.StatusOK {
+			return true
+		}
+		if s.store != onRaft && len(s.cluster) > 1 { // the standby leads only while the other is away
+			other := s.cluster[1]
+			other.stops(s.t)
+			s.node.await(s.t, "/leaderz", http.StatusOK)
+			other.begin(s.t)
+			other.await(s.t, "/readyz", http.StatusOK)
 			return true
 		}
 		s.node.ask(http.MethodPost, "/api/v1/cluster/transfer", `{"to":"n1"}`, answers)
@@ -240,41 +336,58 @@ func (n *seat) await(t *testing.T, path string, want int) {
 func (n *seat) works(t *testing.T) {
 	t.Helper()
 	await(t, "a run is accepted", func() bool {
+		if n.process.over() {
+			t.Fatalf("%s ended with %v:\n%s", n.name, n.process.err, n.process.out.tail(4<<10))
+		}
 		status, _ := n.ask(http.MethodPost, "/api/v1/jobs/away.ask/trigger", "{}", 40*time.Second)
 		return status/100 == 2
 	})
 }
 
-// table is what was played, in the form of a page.
-func table(all []played) string {
+// tables are what was played, in the form of docs/when-the-store-is-away.md.
+func tables(all []played) string {
 	out := new(strings.Builder)
-	out.WriteString("| situation | store | node | /readyz, /leaderz | GET, page | POST | alerts | stop | log, or exit |\n|---|---|---|---|---|---|---|---|---|\n")
+	for _, head := range []string{"running", "starting"} {
+		out.WriteString("\n| situation | store | `/readyz`, `/leaderz` | GET, page | POST | alerts | log |\n|---|---|---|---|---|---|---|\n")
+		for _, p := range all {
+			o := map[string]*seen{"running": p.running, "starting": p.starting}[head]
+			if o != nil {
+				fmt.Fprintf(out, "| %s | %s | %s |\n", p.situation, p.store, o)
+			}
+		}
+	}
 	for _, p := range all {
-		fmt.Fprintf(out, "| %s | %s | runs %s| %.1f s | %s |\n", p.situation, p.store, p.running, p.stopped.Seconds(), short(p.running.log))
-		if p.exit != 0 {
-			fmt.Fprintf(out, "| %s | %s | starts | | | | | | exit code %d: %s |\n", p.situation, p.store, p.exit, short(p.said))
-		} else {
-			fmt.Fprintf(out, "| %s | %s | starts %s| | %s |\n", p.situation, p.store, p.starting, short(p.starting.log))
+		if p.stopped > 0 {
+			fmt.Fprintf(out, "\nstop: %s, %s: %.1f s", p.situation, p.store, p.stopped.Seconds())
 		}
 	}
 	return out.String()
 }
 
-func (o seen) String() string {
+func (o *seen) String() string {
 	var alerts []string
-	if o.noLeader {
-		alerts = append(alerts, "NoLeader")
+	for _, a := range o.alerts {
+		alerts = append(alerts, strings.TrimPrefix(a, "Carillon"))
 	}
-	if o.notReady {
-		alerts = append(alerts, "NotReady")
+	answers := fmt.Sprintf("%d, %d | %d, %d | %d", o.ready, o.leads, o.read, o.page, o.write)
+	if o.live == 0 {
+		answers = fmt.Sprintf("exit code %d | | ", o.code)
 	}
-	return fmt.Sprintf("| %d, %d | %d, %d | %d | %s ", o.ready, o.leads, o.read, o.page, o.write, strings.Join(alerts, ", "))
+	return fmt.Sprintf("%s | %s | %s", answers, strings.Join(alerts, ", "), short(o.log))
 }
 
 var secretsAndNumbers = regexp.MustCompile(`127\.0\.0\.1:\d+|/\S*/\d+\S*`)
 
-// short is a line of a log without what differs each time.
+// short is a line of a log without what differs each time, and not too long for a table.
 func short(line string) string {
-	line = secretsAndNumbers.ReplaceAllString(strings.ReplaceAll(line, "|", "\\|"), "...")
-	return "`" + strings.TrimSpace(line[:min(len(line), 160)]) + "`"
+	line = secretsAndNumbers.ReplaceAllString(strings.NewReplacer("|", "\\|", "`", "'").Replace(line), "...")
+	switch {
+	case line == "":
+		return ""
+	case len(line) > longest:
+		line = line[:strings.LastIndexByte(line[:longest], ' ')] + " ..."
+	}
+	return "`" + line + "`"
 }
+
+const longest = 110

@@ -5,10 +5,12 @@ package processtest
 import (
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,12 +24,25 @@ import (
 type situation struct {
 	name   string
 	stores []string // where it may happen
-	// starts: runs start in it, so that a node is ready.
-	starts bool
-	// exits: a node that starts in it ends, with this code.
-	exits      int
-	begin, end func(*scene)
+	// running is the outcome on a node that runs, 0 = a running node does not get into it; starting on one that starts.
+	running, starting outcome
+	code              int // of a node that ends
+	begin, end        func(*scene)
+	// env is added to the environment of the nodes; standby: there is a second node, with another way to the database.
+	env     []string
+	standby bool
 }
+
+// outcome is what becomes of a node in a situation.
+type outcome int
+
+const (
+	goesOn  outcome = iota + 1 // it leads, and runs start
+	refuses                    // it leads, and refuses new runs
+	cutOff                     // nothing starts here, and another node leads
+	away                       // nothing starts anywhere
+	ends                       // it ends by itself
+)
 
 const (
 	onPostgres = "PostgreSQL"
@@ -38,44 +53,44 @@ const (
 var databases = []string{onPostgres, onMariaDB}
 
 var situations = []situation{
-	{name: "the database is stopped", stores: databases, exits: 6,
+	{name: "the database is stopped", stores: databases, running: away, starting: ends, code: 6,
 		begin: func(s *scene) { s.server.Kill() }, end: func(s *scene) { s.must(s.server.Again()) }},
-	{name: "the database is frozen", stores: databases, exits: 6,
+	{name: "the database is frozen", stores: databases, running: away, starting: ends, code: 6,
 		begin: func(s *scene) { s.signal(syscall.SIGSTOP) }, end: func(s *scene) { s.signal(syscall.SIGCONT) }},
-	{name: "the network to the database is cut", stores: databases, exits: 6,
+	{name: "the network to the database is cut", stores: databases, running: away, starting: ends, code: 6,
 		begin: func(s *scene) { s.way.Freeze() }, end: func(s *scene) { s.way.Mend() }},
-	{name: "the database is read-only", stores: databases, exits: 1, begin: func(s *scene) {
+	{name: "the database is read-only", stores: databases, running: away, starting: ends, code: 1, begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "ALTER DATABASE carillon SET default_transaction_read_only = on", onMariaDB: "SET GLOBAL read_only = 1"})
 		s.cut()
 	}, end: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "BEGIN READ WRITE; ALTER DATABASE carillon RESET default_transaction_read_only; COMMIT", onMariaDB: "SET GLOBAL read_only = 0"})
 		s.cut()
 	}},
-	{name: "the password is changed", stores: databases, exits: 6, begin: func(s *scene) {
+	{name: "the password is changed", stores: databases, running: away, starting: ends, code: 6, begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "ALTER ROLE scheduler PASSWORD 'changed'", onMariaDB: "ALTER USER scheduler IDENTIFIED BY 'changed'"})
 		s.cut()
 	}, end: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "ALTER ROLE scheduler PASSWORD 'secret'", onMariaDB: "ALTER USER scheduler IDENTIFIED BY 'secret'"})
 	}},
-	{name: "the disk of the database is full", stores: databases, begin: func(s *scene) {
+	{name: "the disk of the database is full", stores: databases, running: away, starting: away, begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: `CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
 			CREATE TRIGGER no_space BEFORE INSERT ON carillon_log EXECUTE FUNCTION no_space()`,
 			onMariaDB: "CREATE TRIGGER no_space BEFORE INSERT ON carillon_log FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1021, MESSAGE_TEXT = 'Disk full'"})
 	}, end: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "DROP TRIGGER no_space ON carillon_log; DROP FUNCTION no_space", onMariaDB: "DROP TRIGGER no_space"})
 	}},
-	{name: "the database has lost its last entries", stores: databases, starts: true, begin: func(s *scene) {
+	{name: "the database has lost its last entries", stores: databases, running: goesOn, starting: goesOn, begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "DELETE FROM carillon_log WHERE seq > (SELECT MAX(seq) - 3 FROM carillon_log)",
 			onMariaDB: "DELETE FROM carillon_log ORDER BY seq DESC LIMIT 3"})
 		s.cut()
 	}},
-	{name: "statements may have 1 MiB only", stores: []string{onMariaDB}, starts: true, begin: func(s *scene) {
+	{name: "statements may have 1 MiB only", stores: []string{onMariaDB}, running: goesOn, starting: ends, code: 1, begin: func(s *scene) {
 		s.exec(map[string]string{onMariaDB: "SET GLOBAL max_allowed_packet = 1048576"})
 		s.cut()
 	}, end: func(s *scene) {
 		s.exec(map[string]string{onMariaDB: "SET GLOBAL max_allowed_packet = 67108864"})
 	}},
-	{name: "the database has other session settings", stores: databases, starts: true, begin: func(s *scene) {
+	{name: "the database has other session settings", stores: databases, running: goesOn, starting: goesOn, begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: `ALTER DATABASE carillon SET client_encoding = 'LATIN1'; ALTER DATABASE carillon SET standard_conforming_strings = off;
 			ALTER DATABASE carillon SET "TimeZone" = 'Asia/Tokyo'; ALTER DATABASE carillon SET "DateStyle" = 'German'`,
 			onMariaDB: "SET GLOBAL sql_mode = 'ORACLE,NO_BACKSLASH_ESCAPES,ANSI_QUOTES', GLOBAL autocommit = 0, GLOBAL completion_type = 'CHAIN', GLOBAL time_zone = '+09:00'"})
@@ -83,8 +98,16 @@ var situations = []situation{
 	}, end: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "ALTER DATABASE carillon RESET ALL", onMariaDB: "SET GLOBAL sql_mode = DEFAULT, GLOBAL autocommit = 1, GLOBAL completion_type = 'NO_CHAIN', GLOBAL time_zone = 'SYSTEM'"})
 	}},
-	{name: "two of three nodes are down", stores: []string{onRaft}, begin: func(s *scene) { s.others(false) }, end: func(s *scene) { s.others(true) }},
-	{name: "the disk of the node is full", stores: []string{onRaft}, exits: 1, begin: func(s *scene) { s.fill(true) }, end: func(s *scene) { s.fill(false) }},
+	{name: "the memory limit is reached", stores: []string{onPostgres, onMariaDB, onRaft}, running: refuses, starting: refuses,
+		env: []string{"GOMEMLIMIT=128MiB"}, begin: func(s *scene) { s.crowd() }, end: func(s *scene) { s.clear() }},
+	{name: "one of two servers is cut off from the database", stores: databases, standby: true, running: cutOff, starting: ends, code: 6,
+		begin: func(s *scene) { s.way.Freeze() }, end: func(s *scene) { s.way.Mend() }},
+	{name: "two of three nodes are down", stores: []string{onRaft}, running: away, starting: away,
+		begin: func(s *scene) { s.others(false) }, end: func(s *scene) { s.others(true) }},
+	{name: "the disk of one of three nodes is full", stores: []string{onRaft}, running: ends, starting: ends, code: 1,
+		begin: func(s *scene) { s.fill(true) }, end: func(s *scene) { s.fill(false) }},
+	{name: "all three nodes have other addresses", stores: []string{onRaft}, starting: away,
+		begin: func(s *scene) { s.move() }, end: func(s *scene) { s.move() }},
 }
 
 // scene is a store in a situation, with the node that is looked at.
@@ -93,9 +116,11 @@ type scene struct {
 	store string
 	admin *sql.DB
 	*databaseServer
-	cluster []*seat // of raft; the first is looked at
+	cluster []*seat // all nodes; the first is looked at
 	node    *seat
 	disk    string
+	body    string     // of a request for a run
+	args    [][]string // of the nodes at their other addresses
 }
 
 func (s *scene) must(err error) {
@@ -110,6 +135,7 @@ type databaseServer struct {
 	kind   *sqltest.Kind
 	server *sqltest.Server
 	way    *sqltest.Way
+	direct string // the URL without the way
 }
 
 func newDatabaseServer(t *testing.T, kind *sqltest.Kind) *databaseServer {
@@ -146,6 +172,7 @@ func (s *scene) database() string {
 	u, err := url.Parse(root)
 	s.must(err)
 	u.User = url.UserPassword("scheduler", "secret")
+	s.direct = u.String()
 	s.way = sqltest.NewWay(s.t, u.String())
 	return s.way.URL
 }
@@ -200,12 +227,47 @@ func childrenOf(parent int) (list []int) {
 // others stops the other nodes of a cluster, or starts them.
 func (s *scene) others(up bool) {
 	for _, n := range s.cluster[1:] {
-		if up {
+		if up && n.process.over() {
 			n.begin(s.t)
-		} else {
+		} else if !up {
 			n.process.kill()
 		}
 	}
+}
+
+// move stops all nodes but the one that is looked at, which is about to start again, and gives all other addresses.
+func (s *scene) move() {
+	s.others(false)
+	for i, n := range s.cluster {
+		n.args, s.args[i] = s.args[i], n.args
+	}
+	s.others(true)
+}
+
+// crowd stores runs until the memory limit refuses them.
+func (s *scene) crowd() {
+	s.t.Helper()
+	var text strings.Builder // that does not compress
+	for rng := rand.New(rand.NewPCG(1, 2)); text.Len() < 200_000; {
+		text.WriteString(strconv.FormatUint(rng.Uint64(), 36))
+	}
+	s.body = fmt.Sprintf(`{"args":{"text":%q}}`, text.String())
+	await(s.t, "the memory limit is reached", func() bool {
+		status, answer := s.node.ask(http.MethodPost, "/api/v1/jobs/away.ask/trigger", s.body, answers)
+		if status/100 != 2 && status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+			s.t.Fatalf("status %d: %s", status, answer)
+		}
+		return status == http.StatusTooManyRequests
+	})
+}
+
+// clear cancels what waits.
+func (s *scene) clear() {
+	s.t.Helper()
+	await(s.t, "the runs are cancelled", func() bool {
+		status, _ := s.node.ask(http.MethodPost, "/api/v1/bulk/runs/cancel", `{"filter":{"state":"Enqueued"}}`, answers)
+		return status/100 == 2
+	})
 }
 
 // fill leaves no room on the disk of the node, or makes some.
@@ -230,7 +292,7 @@ func (s *scene) fill(full bool) {
 func smallDisk(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,mode=0700"); err != nil {
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=512m,mode=0700"); err != nil {
 		t.Fatalf("cannot mount a disk that can be full: %v", err)
 	}
 	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
@@ -253,35 +315,61 @@ func (n *seat) begin(t *testing.T) {
 	n.process = start(t, "node "+n.name, path, n.env, n.args...)
 }
 
-// newScene makes a store of a kind with one node on it, or three on their own log.
-func newScene(t *testing.T, store string) *scene {
+// newScene makes a store of a kind with one node on it, with a standby, or with three on their own log.
+func newScene(t *testing.T, store string, k *situation) *scene {
 	t.Helper()
-	s := &scene{t: t, store: store}
-	if store != onRaft {
+	s := &scene{t: t, store: store, body: "{}"}
+	if store == onRaft {
+		s.three()
+	} else {
 		s.databaseServer = newDatabaseServer(t, map[string]*sqltest.Kind{onPostgres: sqltest.Postgres, onMariaDB: sqltest.MariaDB}[store])
-		n := &seat{name: "n1", http: freeport.Address(t), env: []string{"CARILLON_STORE_URL=" + s.database()}}
-		n.args = []string{"server", "--node", "n1", "--data", t.TempDir(), "--http", n.http, "--nats-addr", freeport.Address(t), "--log-format", "text"}
-		s.node = n
-		n.begin(t)
-		return s
-	}
-	s.disk = smallDisk(t)
-	ports := block(t, 6)
-	secret := filepath.Join(t.TempDir(), "secret")
-	s.must(os.WriteFile(secret, []byte("a secret of thirty-two characters"), 0o600))
-	peers := strings.Join([]string{ports[0], ports[2], ports[4]}, ",")
-	for i := range 3 {
-		n := &seat{name: fmt.Sprintf("n%d", i+1), http: freeport.Address(t)}
-		data := filepath.Join(s.disk, n.name)
-		if i > 0 {
-			data = t.TempDir()
+		s.add(t.TempDir()).env = []string{"CARILLON_STORE_URL=" + s.database()}
+		if k.standby {
+			s.add(t.TempDir()).env = []string{"CARILLON_STORE_URL=" + sqltest.NewWay(t, s.direct).URL}
 		}
-		n.args = []string{"server", "--node", n.name, "--data", data, "--http", n.http, "--nats-addr", freeport.Address(t), "--log-format", "text",
-			"--cluster", ports[2*i], "--cluster-nats", ports[2*i+1], "--cluster-peers", peers, "--cluster-secret-file", secret}
-		s.cluster = append(s.cluster, n)
-		n.begin(t)
-		n.await(t, "/readyz", http.StatusOK)
 	}
 	s.node = s.cluster[0]
+	for _, n := range s.cluster {
+		n.env = append(n.env, k.env...)
+		n.begin(t)
+		if store != onRaft { // the first leads
+			n.await(t, "/readyz", http.StatusOK)
+		}
+	}
 	return s
+}
+
+// add makes a node, which does not run yet.
+func (s *scene) add(data string, args ...string) *seat {
+	n := &seat{name: fmt.Sprintf("n%d", len(s.cluster)+1), http: freeport.Address(s.t)}
+	n.args = append([]string{"server", "--node", n.name, "--data", data, "--http", n.http, "--nats-addr", freeport.Address(s.t), "--log-format", "text"}, args...)
+	s.cluster = append(s.cluster, n)
+	return n
+}
+
+// three makes three nodes on their own log, with two sets of addresses. The first has a disk of its own.
+func (s *scene) three() {
+	s.disk = smallDisk(s.t)
+	secret := filepath.Join(s.t.TempDir(), "secret")
+	s.must(os.WriteFile(secret, []byte("a secret of thirty-two characters"), 0o600))
+	for i := range 3 {
+		data := s.t.TempDir()
+		if i == 0 {
+			data = filepath.Join(s.disk, "data")
+		}
+		s.add(data)
+	}
+	at := func() (all [][]string) {
+		ports := block(s.t, 6) // each node's NATS server has the port after its own
+		peers := strings.Join([]string{ports[0], ports[2], ports[4]}, ",")
+		for i, n := range s.cluster {
+			all = append(all, append(slices.Clone(n.args), "--cluster", ports[2*i], "--cluster-peers", peers, "--cluster-secret-file", secret))
+		}
+		return all
+	}
+	first, other := at(), at()
+	for i, n := range s.cluster {
+		n.args = first[i]
+	}
+	s.args = other
 }
