@@ -162,11 +162,10 @@ func (k *situation) look(s *scene, want outcome, before scrapes, from int) *seen
 	switch want {
 	case ends:
 		return k.ended(s, before)
-	case goesOn:
-		n.works(t)
-		n.await(t, "/readyz", http.StatusOK)
-	case refuses:
+	case goesOn, refuses:
 		s.lead()
+		n.await(t, "/readyz", http.StatusOK)
+		n.await(t, "/api/v1/jobs/away.ask", http.StatusOK) // connections that were cut are known to be
 	default:
 		n.await(t, "/livez", http.StatusOK)
 		n.await(t, "/leaderz", http.StatusServiceUnavailable)
@@ -287,6 +286,9 @@ func firstComplaint(log string) (warning string) {
 func (s *scene) lead() {
 	s.t.Helper()
 	await(s.t, "n1 leads", func() bool {
+		if s.node.process.over() {
+			s.t.Fatalf("n1 ended with %v:\n%s", s.node.process.err, s.node.process.out.tail(4<<10))
+		}
 		if status, _ := s.node.ask(http.MethodGet, "/leaderz", "", answers); status == http.StatusOK {
 			return true
 		}
