@@ -87,8 +87,19 @@ func (g *guarded) as(holder, method, path, body string, headers ...string) answe
 	return g.send(method, path, body, headers...)
 }
 
-// operations are the routes of the OpenAPI document: method, path, and the role that it names.
-func operations(t *testing.T) (list [][3]string) {
+// operation is a route of the OpenAPI document, with the roles that it names.
+type operation struct {
+	method, path, role string
+	also               []string
+}
+
+// permits reports whether a role is enough, by the document.
+func (op *operation) permits(role string) bool {
+	people := []string{"viewer", "operator", "admin"}
+	return slices.Contains(op.also, role) || slices.Index(people, role) >= slices.Index(people, op.role)
+}
+
+func operations(t *testing.T) (list []operation) {
 	t.Helper()
 	raw, err := api.New(api.Config{Ops: ops.New(ops.Config{})}).OpenAPI()
 	if err != nil {
@@ -96,7 +107,8 @@ func operations(t *testing.T) (list [][3]string) {
 	}
 	var document struct {
 		Paths map[string]map[string]struct {
-			Role     string `json:"x-role"`
+			Role     string   `json:"x-role"`
+			Also     []string `json:"x-also"`
 			Security []any
 		}
 	}
@@ -105,10 +117,10 @@ func operations(t *testing.T) (list [][3]string) {
 	}
 	for path, methods := range document.Paths {
 		for method, op := range methods {
-			if _, err := ops.ParseRole(op.Role); err != nil && op.Role != "worker" || len(op.Security) == 0 {
+			if _, err := ops.ParseRole(op.Role); err != nil || len(op.Security) == 0 {
 				t.Errorf("%s %s has no rule: %v", method, path, err)
 			}
-			list = append(list, [3]string{strings.ToUpper(method), path, op.Role})
+			list = append(list, operation{strings.ToUpper(method), path, op.Role, op.Also})
 		}
 	}
 	return list
@@ -140,20 +152,16 @@ var bodies = map[string]string{
 // Rows 47, 49 and 80: every route answers each kind of caller as its rule says, and nothing changes where it refuses,
 // nor where it only reads.
 func TestEveryRouteHasARule(t *testing.T) {
-	roles := map[string]ops.Role{"viewer": ops.Viewer, "operator": ops.Operator, "admin": ops.Admin, "worker": ops.NoRole, "client": ops.NoRole}
+	roles := []string{"viewer", "operator", "admin", "worker", "client"}
 	strangers := []string{"none", "expired", "revoked", "last character", "prefix", "a megabyte", "in the query"}
 	refusing := newGuarded(t)
 	before := refusing.snapshot()
 	for i, op := range operations(t) {
-		method, path, role := op[0], op[1], op[2]
-		need, _ := ops.ParseRole(role)
-		if role == "worker" { // or an admin, who could create a worker token
-			need = ops.Admin
-		}
-		for _, holder := range slices.Concat(strangers, []string{"viewer", "operator", "admin", "worker", "client", "another tenant"}) {
-			has, known := roles[holder]
+		method, path := op.method, op.path
+		for _, holder := range slices.Concat(strangers, roles, []string{"another tenant"}) {
+			known := slices.Contains(roles, holder)
 			g, want := refusing, 0 // 0 = anything but refused
-			if known && has.Covers(need) && i%tests.Size(4, 1, 1) != 0 {
+			if known && op.permits(holder) && i%tests.Size(4, 1, 1) != 0 {
 				continue // who may is tried at some routes only, since each change needs an API of its own
 			}
 			switch {
@@ -168,8 +176,7 @@ func TestEveryRouteHasARule(t *testing.T) {
 				}
 			case !known:
 				want = http.StatusUnauthorized
-			case role == "worker" && holder == "worker":
-			case !has.Covers(need):
+			case !op.permits(holder):
 				want = http.StatusForbidden
 			}
 			if want == 0 && method != http.MethodGet {
@@ -359,8 +366,8 @@ func TestScopeOnEveryRoute(t *testing.T) {
 	}
 	before, n := g.snapshot(), 0
 	for _, op := range operations(t) {
-		method, path, role := op[0], op[1], op[2]
-		if role != "operator" || strings.HasPrefix(path, "/api/v1/bulk/") || strings.Contains(path, "/outbox/") { // their results have refusals; there is no outbox
+		method, path := op.method, op.path
+		if op.role != "operator" || strings.HasPrefix(path, "/api/v1/bulk/") || strings.Contains(path, "/outbox/") { // their results have refusals; there is no outbox
 			continue
 		}
 		n++
@@ -498,5 +505,67 @@ func TestTokensAndAudit(t *testing.T) {
 	}
 	if a := g.as("Ann", "GET", "/api/v1/whoami", ""); a.StatusCode != 401 {
 		t.Errorf("a revoked token: %d", a.StatusCode)
+	}
+}
+
+// A program's token may use these routes, and no other.
+func TestRoutesOfPrograms(t *testing.T) {
+	want := map[string][]string{"client": {"GET /api/v1/runs/{id}", "GET /api/v1/whoami", "POST /api/v1/jobs/{key}/trigger", "POST /api/v1/runs"}, "worker": {"GET /api/v1/whoami"}}
+	got := map[string][]string{}
+	for _, op := range operations(t) {
+		for _, role := range op.also {
+			if !strings.HasPrefix(op.path, "/api/v1/worker/") || role != "worker" {
+				got[role] = append(got[role], op.method+" "+op.path)
+			}
+		}
+	}
+	for role, routes := range got {
+		if slices.Sort(routes); !slices.Equal(routes, want[role]) {
+			t.Errorf("%s: %q, want %q", role, routes, want[role])
+		}
+	}
+	if len(got) != len(want) {
+		t.Errorf("%v", got)
+	}
+}
+
+// A client starts runs of the jobs in its scope, as programs do, and reads these. A refusal names its role.
+func TestClientStartsRuns(t *testing.T) {
+	g := newGuarded(t)
+	_, text, err := g.ops.Grant(t.Context(), ops.Who{Actor: "person:root"}, ops.NewToken{Name: "ci", Role: "client", Scope: kernel.Scope{Keys: []string{"billing.charge"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.tokens["ci"] = text
+	other := g.apply(kernel.Create{ID: jobs.NewID(time.Now()), Key: "billing.close-day"}).Run().ID.String()
+	g.apply(kernel.Pause{Key: "billing.charge"})
+	self := read[api.Self](t, g.as("ci", "GET", "/api/v1/whoami", ""))
+	if self.Role != "client" || self.Scope == nil || !slices.Equal(self.Scope.Jobs, []string{"billing.charge"}) {
+		t.Errorf("%+v", self)
+	}
+	made := read[api.Run](t, g.as("ci", "POST", "/api/v1/jobs/billing.charge/trigger", `{"manual":true}`))
+	if made.Origin != "api" || made.State != "Scheduled" {
+		t.Errorf("manual lifts the pause for a program: %+v", made)
+	}
+	for _, c := range []struct {
+		holder, method, path, body string
+		want                       int
+		says                       string
+	}{
+		{"ci", "GET", "/api/v1/runs/" + made.ID, "", 200, `"billing.charge"`},
+		{"ci", "POST", "/api/v1/runs", `{"items":[{"job":"billing.charge"}]}`, 201, `"billing.charge"`},
+		{"ci", "POST", "/api/v1/jobs/billing.close-day/trigger", `{}`, 403, "job billing.close-day is not in your scope (jobs billing.charge)"},
+		{"ci", "POST", "/api/v1/runs", `{"items":[{"job":"billing.charge"},{"job":"billing.close-day"}]}`, 403, "billing.close-day is not in your scope"},
+		{"ci", "GET", "/api/v1/runs/" + other, "", 403, "not in your scope"},
+		{"client", "GET", "/api/v1/runs/" + other, "", 200, `"billing.close-day"`},
+		{"client", "POST", "/api/v1/jobs/carillon.notify.billing/trigger", `{}`, 403, "are started by the scheduler only"},
+		{"client", "GET", "/api/v1/runs/" + other + "/log", "", 403, "this needs the role viewer, and the token has the role client"},
+		{"client", "POST", "/api/v1/runs/" + other + "/cancel", "", 403, "this needs the role operator, and the token has the role client"},
+		{"worker", "POST", "/api/v1/jobs/billing.charge/trigger", `{}`, 403, "this needs the role client or operator, and the token has the role worker"},
+		{"viewer", "POST", "/api/v1/worker/poll", bodies["POST /api/v1/worker/poll"], 403, "this needs the role worker or admin, and the token has the role viewer"},
+	} {
+		if a := g.as(c.holder, c.method, c.path, c.body); a.StatusCode != c.want || !strings.Contains(string(a.body), c.says) {
+			t.Errorf("%s %s by %s: %d %s", c.method, c.path, c.holder, a.StatusCode, a.body)
+		}
 	}
 }

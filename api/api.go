@@ -75,8 +75,7 @@ type API struct {
 	refused  func(jobs.Tenant, error)
 	huma     huma.API
 	mux      *http.ServeMux
-	rules    map[string]ops.Role // by the pattern of a route: the role that it needs; NoRole = no authentication
-	work     map[string]bool     // by the pattern of a route: workers may use it, too
+	rules    map[string]rule     // by the pattern of a route: the roles that may use it
 	long     map[string]bool     // by the pattern of a route: it ends when its sender may no longer use it
 	queries  map[string][]string // by the pattern of a route: its query parameters
 	rates    rates               // of requests, by principal
@@ -95,7 +94,7 @@ func Paths() []string {
 // New returns an API that serves everything under Paths.
 func New(c Config) *API {
 	teachHuma()
-	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, leads: c.Leads, log: c.Logger, mux: http.NewServeMux(), rules: map[string]ops.Role{}, work: map[string]bool{}, long: map[string]bool{}, queries: map[string][]string{},
+	a := &API{ops: c.Ops, base: strings.TrimSuffix(c.Base, "/"), who: c.Who, ready: c.Ready, leads: c.Leads, log: c.Logger, mux: http.NewServeMux(), rules: map[string]rule{}, long: map[string]bool{}, queries: map[string][]string{},
 		rates: rates{rate: 2_000, burst: 4_000}, edits: rates{rate: 10, burst: 100},
 		wrong:  rates{rate: 0.5, burst: 10},
 		memory: memory{most: cmp.Or(c.Memory, defaultMemory), each: cmp.Or(c.MemoryPerToken, defaultMemoryPerToken)}}
@@ -160,7 +159,7 @@ func description() huma.Config {
 	c.DocsPath, c.SchemasPath, c.OpenAPIPath, c.CreateHooks = "", "", "", nil
 	c.RejectUnknownQueryParameters = true
 	c.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"token":   {Type: "http", Scheme: "bearer", Description: "A token of the role that the operation names under x-role, or of one above it."},
+		"token":   {Type: "http", Scheme: "bearer", Description: "A token of the role that the operation names under x-role, of one above it, or of one under x-also."},
 		"session": {Type: "apiKey", In: "cookie", Name: SessionCookie, Description: "The session cookie that signing in at the dashboard sets."},
 	}
 	return c
@@ -176,7 +175,8 @@ func (a *API) Route(r *http.Request) string {
 const about = "Jobs, their runs, and the settings of all jobs. " +
 	"Errors are RFC 9457 problems with a stable code. " +
 	"Roles: viewers read everything, the arguments and results of runs included; operators also trigger, cancel, run again, pause and resume; " +
-	"admins also edit and delete jobs, change settings, create tokens and read the audit; workers only run jobs. " +
+	"admins also edit and delete jobs, change settings, create tokens and read the audit; workers only run jobs; " +
+	"clients only start runs, and read those of the jobs that they may start. " +
 	"More than 2,000 requests a second, or 10 changes of one job, are answered by 429 with Retry-After."
 
 // OpenAPI returns the document that describes the API.
@@ -189,8 +189,7 @@ func (a *API) ruled(next http.Handler) http.Handler {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
 		_, route := a.mux.Handler(r)
-		need, known := a.rules[route]
-		if known && need == ops.NoRole && !strings.HasPrefix(r.URL.Path, Prefix+"/") {
+		if may, known := a.rules[route]; known && may.open() && !strings.HasPrefix(r.URL.Path, Prefix+"/") {
 			a.mux.ServeHTTP(w, r) // none of these has a body
 			return
 		}
@@ -229,16 +228,35 @@ func (a *API) ruled(next http.Handler) http.Handler {
 
 // permit returns why a caller may not use a route, or nil.
 func (a *API) permit(asker ops.Who, route string) *Problem {
-	need, known := a.rules[route]
+	may, known := a.rules[route]
 	switch {
 	case !known: // a route that was not made by register or open
 		return problem(http.StatusForbidden, codeForbidden, "no role may use this route")
-	case a.work[route] && !asker.Worker && !asker.Role.Covers(need):
-		return problem(http.StatusForbidden, codeForbidden, "this needs the token of a worker, and the token has the role "+asker.Role.String())
-	case need != ops.NoRole && !a.work[route] && !asker.Role.Covers(need):
-		return problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", need, asker.Role))
+	case !may.open() && !may.permits(asker.Role):
+		return problem(http.StatusForbidden, codeForbidden, fmt.Sprintf("this needs the role %s, and the token has the role %s", may, asker.Role))
 	}
 	return nil
+}
+
+// rule is which roles may use a route: need and the roles above it, and programs of the roles also.
+type rule struct {
+	need ops.Role // NoRole = no authentication
+	also []ops.Role
+}
+
+func (r rule) open() bool { return r.need == ops.NoRole }
+
+func (r rule) permits(role ops.Role) bool {
+	return role.Covers(r.need) || slices.Contains(r.also, role)
+}
+
+// String returns the roles, the least first, such as "client or operator".
+func (r rule) String() string {
+	var names strings.Builder
+	for _, role := range r.also {
+		names.WriteString(role.String() + " or ")
+	}
+	return names.String() + r.need.String()
 }
 
 // queryOf lists the query parameters of an input.
@@ -309,13 +327,13 @@ func (a *API) refuse(ctx context.Context, err error) *Problem {
 
 // open adds a route that needs no authentication.
 func (a *API) open(pattern string, handler http.HandlerFunc) {
-	a.rules[pattern] = ops.NoRole
+	a.rules[pattern] = rule{}
 	a.mux.HandleFunc(pattern, handler)
 }
 
-// register adds a route that needs a role, and whose errors become problems.
-func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
-	op = a.rule(need, op)
+// register adds a route that needs a role, or one of also, and whose errors become problems.
+func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(context.Context, *I) (*O, error), also ...ops.Role) {
+	op = a.rule(need, op, also...)
 	a.queries[op.Method+" "+op.Path] = queryOf(reflect.TypeFor[I]())
 	// Bodies have been read within their limits before huma sees them (strict.go).
 	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
@@ -332,15 +350,22 @@ func register[I, O any](a *API, need ops.Role, op huma.Operation, handler func(c
 	})
 }
 
-// rule records the role that an operation needs, and adds it to the operation's description.
-func (a *API) rule(need ops.Role, op huma.Operation) huma.Operation {
+// rule records which roles may use an operation, and adds them to the operation's description.
+func (a *API) rule(need ops.Role, op huma.Operation, also ...ops.Role) huma.Operation {
 	if need == ops.NoRole {
 		panic("api: " + op.OperationID + " needs a role")
 	}
 	op.Path = Prefix + op.Path
-	a.rules[op.Method+" "+op.Path] = need
+	a.rules[op.Method+" "+op.Path] = rule{need, also}
 	op.Security = []map[string][]string{{"token": {}}, {"session": {}}}
 	op.Extensions = map[string]any{"x-role": need.String()}
+	if len(also) > 0 {
+		names := make([]string, len(also))
+		for i, role := range also {
+			names[i] = role.String()
+		}
+		op.Extensions["x-also"] = names
+	}
 	return op
 }
 

@@ -37,7 +37,7 @@ func (a *API) routeBulk() {
 		Description: "All items are checked before the first run is created. If one is invalid, it is reported and nothing is stored."}
 	op.Responses = map[string]*huma.Response{"201": {Description: http.StatusText(http.StatusCreated), Content: map[string]*huma.MediaType{
 		"application/json": {Schema: schemas.Schema(reflect.TypeFor[runList](), true, "")}}}}
-	register(a, ops.Operator, op, a.bulk)
+	register(a, ops.Operator, op, a.bulk, ops.ClientRole)
 	// Only described: huma must not expect a body.
 	a.huma.OpenAPI().Paths[Prefix+op.Path].Post.RequestBody = &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{
 		"application/json": {Schema: schemas.Schema(bulkBody, true, "CreateInputBody")}}}

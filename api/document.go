@@ -120,6 +120,9 @@ func chaptersOf(o *huma.OpenAPI) pageOf {
 
 func operationOf(op *huma.Operation) operation {
 	out := operation{Operation: op, Role: fmt.Sprint(op.Extensions["x-role"])}
+	if also, is := op.Extensions["x-also"].([]string); is {
+		out.Role = strings.Join(also, ", ") + ", " + out.Role
+	}
 	if op.RequestBody != nil {
 		out.Body = op.RequestBody.Content["application/json"].Schema
 	}

@@ -25,7 +25,7 @@ type RunSettings struct {
 	Retries     *int       `json:"retries,omitempty" minimum:"0" maximum:"1000"`
 	Timeout     *Duration  `json:"timeout,omitempty"`
 	StartWithin *Duration  `json:"startWithin,omitempty"`
-	Manual      bool       `json:"manual,omitempty" doc:"A person asks for this very run: it starts although a pause or debug mode holds the runs that programs request."`
+	Manual      bool       `json:"manual,omitempty" doc:"A person asks for this very run: it starts although a pause or debug mode holds the runs that programs request. No effect for the role client: it is for programs."`
 	Batch       string     `json:"batch,omitempty" format:"uuid" doc:"Batch to which the run is added."`
 	Pin         string     `json:"pin,omitempty" maxLength:"200" doc:"Name of the worker that runs it, whatever the job's route is."`
 }
@@ -170,7 +170,7 @@ func (a *API) routeRuns() {
 	register(a, ops.Viewer, huma.Operation{OperationID: "explain-run", Method: http.MethodGet, Path: "/runs/{id}/explain", Tags: tags, Summary: "Explain the state of a run",
 		Description: "One sentence for users, and the run with its history."}, a.explainRun)
 	register(a, ops.Operator, huma.Operation{OperationID: "trigger-job", Method: http.MethodPost, Path: "/jobs/{key}/trigger", Tags: []string{"jobs"},
-		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger)
+		DefaultStatus: http.StatusCreated, Summary: "Start a run of a job"}, a.trigger, ops.ClientRole)
 	a.routeBulk()
 	a.routeMany()
 	register(a, ops.Viewer, huma.Operation{OperationID: "list-runs", Method: http.MethodGet, Path: "/runs", Tags: tags, Summary: "List runs",
@@ -182,7 +182,7 @@ func (a *API) routeRuns() {
 				return nil, err
 			}
 			return a.answer(a.ops.Run(ctx, who(ctx), id))
-		})
+		}, ops.ClientRole)
 	register(a, ops.Operator, huma.Operation{OperationID: "cancel-run", Method: http.MethodPost, Path: "/runs/{id}/cancel", Tags: tags, Summary: "Cancel a run"},
 		func(ctx context.Context, in *cancelInput) (*runAnswer, error) {
 			id, err := in.run()

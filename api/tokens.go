@@ -21,7 +21,7 @@ type Token struct {
 	Name    string     `json:"name"`
 	Role    string     `json:"role" enum:"viewer,operator,admin,worker,client"`
 	App     string     `json:"app,omitempty" doc:"Of a worker token: the only worker group that it may serve."`
-	Scope   *Scope     `json:"scope,omitempty" doc:"Of an operator token: the jobs that it may act on; missing: all."`
+	Scope   *Scope     `json:"scope,omitempty" doc:"Of an operator or client token: the jobs that it may act on; missing: all."`
 	By      string     `json:"by" doc:"Who created it."`
 	Created time.Time  `json:"created"`
 	Until   *time.Time `json:"until,omitempty" doc:"When it expires; missing: when it is revoked."`
@@ -31,7 +31,7 @@ func tokenOf(t *kernel.Token) Token {
 	return Token{ID: t.ID, Name: t.Name, Role: t.Role, App: t.App, Scope: scopeOf(&t.Scope), By: t.By, Created: t.Created, Until: when(t.Until)}
 }
 
-// Scope limits an operator to some jobs: those whose key matches, or whose app is named, or that have a tag.
+// Scope limits an operator or a client to some jobs: those whose key matches, or whose app is named, or that have a tag.
 type Scope struct {
 	Jobs []string `json:"jobs,omitempty" maxItems:"100" doc:"Keys, or patterns such as billing.*"`
 	Apps []string `json:"apps,omitempty" maxItems:"100"`
@@ -60,7 +60,7 @@ type grantInput struct {
 		Name  string    `json:"name" minLength:"1" maxLength:"100" doc:"Name of its holder."`
 		Role  string    `json:"role" enum:"viewer,operator,admin,worker,client"`
 		App   string    `json:"app,omitempty" maxLength:"200" doc:"Of a worker token: the only worker group that it may serve."`
-		Scope *Scope    `json:"scope,omitempty" doc:"Of an operator token: the only jobs that it may act on."`
+		Scope *Scope    `json:"scope,omitempty" doc:"Of an operator or client token: the only jobs that it may act on. A client with a scope may use HTTP only, not the bus."`
 		For   *Duration `json:"for,omitempty" doc:"Validity. Default: until it is revoked."`
 	}
 }
@@ -103,7 +103,7 @@ type auditList struct {
 // Self is the identity of the caller.
 type Self struct {
 	Actor  string `json:"actor"`
-	Role   string `json:"role" enum:"none,viewer,operator,admin"`
+	Role   string `json:"role" enum:"none,worker,client,viewer,operator,admin"`
 	Tenant string `json:"tenant"`
 	Scope  *Scope `json:"scope,omitempty" doc:"The only jobs that the caller may act on; missing: all."`
 }
@@ -117,7 +117,7 @@ func (a *API) routeTokens() {
 				asker.Tenant = jobs.DefaultTenant
 			}
 			return &struct{ Body Self }{Self{Actor: asker.Actor, Role: asker.Role.String(), Tenant: string(asker.Tenant), Scope: scopeOf(asker.Scope)}}, nil
-		})
+		}, ops.WorkerRole, ops.ClientRole)
 	register(a, ops.Admin, huma.Operation{OperationID: "list-tokens", Method: http.MethodGet, Path: "/tokens", Tags: tags, Summary: "List tokens by name"},
 		func(ctx context.Context, _ *none) (*struct{ Body tokenList }, error) {
 			list, err := a.ops.Tokens(ctx, who(ctx))

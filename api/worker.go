@@ -212,9 +212,7 @@ func (a *API) routeWorker() {
 // work adds a route for workers: for tokens of workers, and of admins, who could create a worker token themselves.
 func work[I, O any](a *API, verb, summary string, status int, description string, handler func(context.Context, *I) (*O, error)) {
 	op := a.rule(ops.Admin, huma.Operation{OperationID: verb + "-worker", Method: http.MethodPost, Path: "/worker/" + verb, Tags: []string{"worker"},
-		Summary: summary, Description: description, DefaultStatus: status})
-	op.Extensions = map[string]any{"x-role": roleWorker}
-	a.work[op.Method+" "+op.Path] = true
+		Summary: summary, Description: description, DefaultStatus: status}, ops.WorkerRole)
 	op.MaxBodyBytes, op.BodyReadTimeout = -1, -1
 	huma.Register(a.huma, op, func(ctx context.Context, in *I) (*O, error) {
 		out, err := handler(ctx, in)
@@ -224,9 +222,6 @@ func work[I, O any](a *API, verb, summary string, status int, description string
 		return out, nil
 	})
 }
-
-// roleWorker is the role of workers, which grants nothing else.
-const roleWorker = "worker"
 
 // workersProblem gives the two refusals that a worker must distinguish codes of their own.
 func workersProblem(err error) error {

@@ -23,8 +23,7 @@ const (
 	maxCookie = 300 // bytes: longer texts are no cookies
 )
 
-// Authenticate returns the holder of a token. Tokens of workers and clients have no role here: they connect to the bus,
-// and workers also poll for runs (Pull).
+// Authenticate returns the holder of a token.
 func (o *Ops) Authenticate(ctx context.Context, token string) (Who, error) {
 	t, err := o.holder(ctx, token)
 	if err != nil {
@@ -34,7 +33,7 @@ func (o *Ops) Authenticate(ctx context.Context, token string) (Who, error) {
 }
 
 // Admit returns as whom the holder of a worker or client token may use the bus. The client chooses the name. app is the
-// only worker group that a worker may serve, "" for any.
+// only worker group that a worker may serve, "" for any. The bus knows no jobs, so it cannot limit a client to some.
 func (o *Ops) Admit(ctx context.Context, token string) (principal bus.Principal, app string, err error) {
 	t, err := o.holder(ctx, token)
 	if err != nil {
@@ -44,6 +43,9 @@ func (o *Ops) Admit(ctx context.Context, token string) (principal bus.Principal,
 	case string(bus.Worker):
 		return bus.Principal{Tenant: t.Tenant, Role: bus.Worker}, t.App, nil
 	case string(bus.Client):
+		if !t.Scope.All() {
+			return bus.Principal{}, "", &WrongToken{t, "a client that is limited to jobs may use the HTTP API only"}
+		}
 		return bus.Principal{Tenant: t.Tenant, Role: bus.Client}, "", nil
 	}
 	return bus.Principal{}, "", ErrNotKnown
@@ -104,10 +106,5 @@ func (o *Ops) unknown(ctx context.Context) error {
 }
 
 func whoOf(t *kernel.Token) Who {
-	role, _ := ParseRole(t.Role) // NoRole for one of the bus
-	who := Who{Tenant: t.Tenant, Actor: kernel.PersonPrefix + t.Name, Role: role, Scope: scoped(t.Scope)}
-	if t.Role == kernel.RoleWorker {
-		who.Worker, who.App = true, t.App
-	}
-	return who
+	return Who{Tenant: t.Tenant, Actor: kernel.PersonPrefix + t.Name, Role: roleNamed(t.Role), Scope: scoped(t.Scope), App: t.App}
 }

@@ -127,7 +127,6 @@ type Who struct {
 	Actor  string        // such as "person:ann"
 	Reason string        // the caller's text; recorded with the change
 	Role   Role          // the caller's role: checked where requests arrive, by the rule of each route
-	Worker bool          // it has a worker's token: it may only run jobs
 	Scope  *kernel.Scope // the jobs that it may act on; nil = all
 	Choice bool          // a session that may be switched to other tenants
 	App    string        // of a worker: the only worker group that it may serve; "" = any

@@ -390,6 +390,13 @@ func TestRoles(t *testing.T) {
 			}
 		}
 	}
+	for _, program := range []ops.Role{ops.WorkerRole, ops.ClientRole} { // stand alone
+		for _, other := range append(roles, ops.WorkerRole, ops.ClientRole) {
+			if program.Covers(other) != (other == program) || other.Covers(program) != (other == program) {
+				t.Errorf("%s and %s", program, other)
+			}
+		}
+	}
 	for _, name := range []string{"viewer", "operator", "admin"} {
 		if r, err := ops.ParseRole(name); err != nil || r.String() != name {
 			t.Errorf("%s: %s (%v)", name, r, err)

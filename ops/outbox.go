@@ -47,7 +47,7 @@ func (o *Ops) changeRefused(ctx context.Context, who Who, numbers []int64, does 
 	switch {
 	case o.outbox == nil:
 		return 0, kernel.Refuse(jobs.Conflict, "this scheduler takes no requests from transactions: its rows are not in a database")
-	case who.Scope != nil:
+	case who.unlimited() != nil:
 		return 0, who.unlimited()
 	case len(numbers) == 0:
 		return 0, kernel.Invalid("no refused requests are selected: give their numbers")

@@ -1,23 +1,32 @@
 package ops
 
-import "github.com/carillon-scheduler/carillon/internal/kernel"
+import (
+	"slices"
 
-// Role is what a caller may do. Roles are ordered: each includes the ones before it.
-type Role uint8
-
-// The roles of HTTP callers. NoRole may do nothing.
-const (
-	NoRole   Role = 0
-	Viewer   Role = 1 // reads everything, arguments and results included
-	Operator Role = 2 // also triggers, cancels, runs again, pauses and resumes
-	Admin    Role = 3 // also edits and deletes jobs, changes settings, creates tokens and reads the audit
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 )
 
-var roleNames = [...]string{"none", "viewer", "operator", "admin"}
+// Role is what a caller may do.
+type Role uint8
+
+// The roles. Viewer, Operator and Admin are for people and their tools: each includes the ones before it. WorkerRole and
+// ClientRole are for programs: each stands alone.
+const (
+	NoRole     Role = iota // may do nothing
+	WorkerRole             // runs jobs
+	ClientRole             // starts runs, and reads those of the jobs that it may start
+	Viewer                 // reads everything, arguments and results included
+	Operator               // also triggers, cancels, runs again, pauses and resumes
+	Admin                  // also edits and deletes jobs, changes settings, creates tokens and reads the audit
+)
+
+var roleNames = [...]string{"none", kernel.RoleWorker, kernel.RoleClient, kernel.RoleViewer, kernel.RoleOperator, kernel.RoleAdmin}
 
 // Covers reports whether this role is sufficient where need is required. No role covers NoRole, so that a missing rule
 // refuses all.
-func (r Role) Covers(need Role) bool { return need != NoRole && r >= need }
+func (r Role) Covers(need Role) bool {
+	return need != NoRole && (r == need || need >= Viewer && r >= need)
+}
 
 func (r Role) String() string {
 	if int(r) < len(roleNames) {
@@ -26,12 +35,13 @@ func (r Role) String() string {
 	return "?"
 }
 
-// ParseRole reads the name of a role. Those of workers and clients are refused: they use the bus.
+// ParseRole reads the name of a role that a person may have.
 func ParseRole(name string) (Role, error) {
-	for r := Viewer; r <= Admin; r++ {
-		if roleNames[r] == name {
-			return r, nil
-		}
+	if r := roleNamed(name); r >= Viewer {
+		return r, nil
 	}
 	return NoRole, kernel.Invalid("invalid role %.20q: want viewer, operator or admin", name)
 }
+
+// roleNamed returns the role of a name; NoRole if there is none.
+func roleNamed(name string) Role { return Role(max(0, slices.Index(roleNames[:], name))) }

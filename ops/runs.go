@@ -39,9 +39,16 @@ func (o *Ops) Counts(ctx context.Context, who Who, q metastore.CountQuery) (meta
 	return o.store.Counts(ctx, q)
 }
 
-// Run reads one run.
+// Run reads one run. A client reads those of the jobs that it may start.
 func (o *Ops) Run(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, error) {
-	return o.store.Run(ctx, who.tenant(), id)
+	run, err := o.store.Run(ctx, who.tenant(), id)
+	if err == nil && who.Role == ClientRole {
+		err = o.gate.permitsOf(ctx, who, run.Tenant, run.Key, run.App)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return run, nil
 }
 
 // Cancel cancels a run. Cancelling it again changes nothing; a run that has ended otherwise cannot be cancelled.

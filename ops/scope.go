@@ -9,7 +9,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// An operator may be limited to some jobs. Its commands pass here: Ops reads a store, and only gate writes to one, so
+// An operator or a client may be limited to some jobs. Its commands pass here: Ops reads a store, and only gate writes to one, so
 // that no function can send a command past the scope of its caller.
 
 // gate sends commands to a store.
@@ -17,7 +17,7 @@ type gate struct{ store metastore.Store }
 
 // commit applies commands of a caller. Those outside its scope are refused, and not sent; the others are.
 func (g gate) commit(ctx context.Context, who Who, batch []kernel.Envelope) []metastore.Result {
-	if who.Scope == nil {
+	if who.Scope == nil && who.Role != ClientRole {
 		return g.store.Apply(ctx, batch)
 	}
 	results := make([]metastore.Result, len(batch))
@@ -37,9 +37,12 @@ func (g gate) commit(ctx context.Context, who Who, batch []kernel.Envelope) []me
 	return results
 }
 
-// permits returns why a caller with a scope may not send a command, or nil. A command that is not named here is about
-// more than one job.
+// permits returns why a client, or a caller with a scope, may not send a command, or nil. A command that is not named
+// here is about more than one job.
 func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
+	if err := who.sends(e.Command); err != nil {
+		return err
+	}
 	switch k := e.Command.(type) {
 	case kernel.SignIn, kernel.Touch, kernel.SignOut, kernel.LedgerKey: // its own session, and what it may read
 		return nil
@@ -128,15 +131,31 @@ func (w Who) May(d *kernel.Definition) bool {
 }
 
 func (w Who) permits(d *kernel.Definition) error {
-	if w.May(d) {
+	switch {
+	case w.May(d):
 		return nil
+	case w.Role == ClientRole:
+		return kernel.Refuse(jobs.Forbidden, "job %s is not in your scope (%s)", d.Key, w.Scope)
 	}
 	return kernel.Refuse(jobs.Forbidden, "job %s is not in your scope (%s): you may read it, but not act on it", d.Key, w.Scope)
 }
 
+var errStartsOnly = kernel.Refuse(jobs.Forbidden, "the role client may only start runs")
+
+// sends refuses a client all commands but those that start a run as programs do.
+func (w Who) sends(c kernel.Command) error {
+	if k, starts := c.(kernel.Create); w.Role == ClientRole && (!starts || k.Origin != kernel.FromAPI) {
+		return errStartsOnly
+	}
+	return nil
+}
+
 // unlimited refuses what is about more than one job.
 func (w Who) unlimited() error {
-	if w.Scope == nil {
+	switch {
+	case w.Role == ClientRole:
+		return errStartsOnly
+	case w.Scope == nil:
 		return nil
 	}
 	return kernel.Refuse(jobs.Forbidden, "this acts on more than the jobs in your scope (%s)", w.Scope)

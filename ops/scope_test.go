@@ -157,6 +157,16 @@ func TestScopeIsEverywhere(t *testing.T) {
 			t.Errorf("%s is neither in the table of what acts, nor among the reads", m.Name)
 		}
 	}
+	// A client may start runs, and nothing else.
+	who = ops.Who{Actor: "person:ci", Role: ops.ClientRole}
+	delete(acts, "Trigger")
+	delete(acts, "TriggerAll")
+	delete(acts, "Backfill") // nothing to fill
+	for name, act := range acts {
+		if err := act(); !errors.Is(err, jobs.Forbidden) || !strings.Contains(err.Error(), "may only start runs") {
+			t.Errorf("%s by a client: %v", name, err)
+		}
+	}
 }
 
 // digest is all jobs and runs, and the number of audits.

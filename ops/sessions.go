@@ -60,14 +60,14 @@ func (e *NoRights) Error() string {
 }
 
 // SignIn starts a session for a browser of a token's holder, with a secret of its own. It also ends with its token. A
-// token without a role here is refused like an unknown one.
+// token of a program is refused like an unknown one.
 func (o *Ops) SignIn(ctx context.Context, token string) (cookie string, until time.Time, err error) {
 	t, err := o.holder(ctx, token)
 	if err != nil {
 		return "", time.Time{}, err
 	}
 	who := whoOf(t)
-	if who.Role == NoRole {
+	if !who.Role.Covers(Viewer) {
 		return "", time.Time{}, &WrongToken{t, "a token of the role " + t.Role + " cannot sign in"}
 	}
 	s := kernel.Session{Tenant: t.Tenant, Token: t.ID}

@@ -17,7 +17,7 @@ type NewToken struct {
 	Name string // name of its holder; unique among the tenant's live tokens
 	Role string // one of kernel.Roles()
 	App  string // of a worker: the only worker group that it may serve; "" = any
-	// Scope limits an operator to some jobs.
+	// Scope limits an operator or a client to some jobs.
 	Scope kernel.Scope
 	For   time.Duration // validity; 0 = until it is revoked
 }

@@ -112,7 +112,13 @@ func (o *Ops) wrap(ctx context.Context, who Who, request kernel.Create, known ma
 	if request.ID.IsZero() {
 		request.ID = jobs.NewID(o.now())
 	}
+	if who.Role == ClientRole && request.Origin == kernel.FromPerson { // a pause holds what programs start
+		request.Origin = kernel.FromAPI
+	}
 	if err := request.Check(); err != nil {
+		return env, err
+	}
+	if err := who.sends(request); err != nil {
 		return env, err
 	}
 	if ahead := request.Due.Sub(o.Now()); ahead > kernel.MaxDelay {

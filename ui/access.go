@@ -31,8 +31,8 @@ type tokenRow struct {
 // tokenForm is the typed values of a new token.
 type tokenForm struct{ Name, Role, App, Jobs, Tags, Days string }
 
-// roleChoice is a role with its permissions.
-type roleChoice struct{ Name, May string }
+// roleChoice is a role with its permissions, and the fields of the form that it takes: app, scope.
+type roleChoice struct{ Name, May, Takes string }
 
 // madeToken is a new token: the only time its text is shown.
 type madeToken struct {
@@ -42,11 +42,21 @@ type madeToken struct {
 }
 
 var roleChoices = []roleChoice{
-	{kernel.RoleViewer, "reads everything"},
-	{kernel.RoleOperator, "also starts, cancels, pauses and resumes, all jobs or some"},
-	{kernel.RoleAdmin, "also edits jobs and settings, and creates tokens"},
-	{kernel.RoleWorker, "runs jobs, over the bus"},
-	{kernel.RoleClient, "starts runs, over the bus"},
+	{kernel.RoleViewer, "reads everything", ""},
+	{kernel.RoleOperator, "also starts, cancels, pauses and resumes, all jobs or some", "app scope"},
+	{kernel.RoleAdmin, "also edits jobs and settings, and creates tokens", ""},
+	{kernel.RoleWorker, "only runs jobs", "app"},
+	{kernel.RoleClient, "only starts runs, of all jobs or some", "app scope"},
+}
+
+// taking returns which fields a role takes. The others are not shown, and so their values are not used.
+func taking(role string) (app, scope bool) {
+	for _, r := range roleChoices {
+		if r.Name == role {
+			return r.Takes != "", strings.Contains(r.Takes, "scope")
+		}
+	}
+	return false, false
 }
 
 func (u *UI) tokens(r *http.Request, v visitor) (answer, error) {
@@ -88,9 +98,12 @@ func (u *UI) grant(r *http.Request, v visitor) (answer, error) {
 }
 
 func (u *UI) makeToken(r *http.Request, v visitor, form tokenForm) (*kernel.Token, string, error) {
-	want := ops.NewToken{Name: form.Name, Role: form.Role, App: form.App, Scope: kernel.Scope{Keys: listed(form.Jobs), Tags: listed(form.Tags)}}
-	if form.Role == kernel.RoleOperator {
-		want.App, want.Scope.Apps = "", listed(form.App)
+	want := ops.NewToken{Name: form.Name, Role: form.Role}
+	switch app, scope := taking(form.Role); {
+	case scope:
+		want.Scope = kernel.Scope{Keys: listed(form.Jobs), Apps: listed(form.App), Tags: listed(form.Tags)}
+	case app:
+		want.App = form.App
 	}
 	if form.Days != "" {
 		days, err := strconv.Atoi(form.Days)
@@ -110,13 +123,19 @@ func listed(text string) []string {
 // howToUse returns instructions for a new token.
 func (u *UI) howToUse(r *http.Request, t *kernel.Token, text string) *madeToken {
 	m := &madeToken{Name: t.Name, Text: text}
-	switch t.Role {
-	case kernel.RoleWorker, kernel.RoleClient:
-		m.How = "Store it in a file that only the program can read, and name the file in the bus address:"
-		m.Use = "umask 077; printf %s '" + text + "' > carillon.token\n# " + u.busAddress(r, "carillon.token")
+	inFile := "umask 077; printf %s '" + text + "' > carillon.token\n# " + u.busAddress(r, "carillon.token")
+	curl := "export CARILLON_TOKEN='" + text + "'\ncurl -H \"Authorization: Bearer $CARILLON_TOKEN\" "
+	start := curl + "-H 'Content-Type: application/json' -d '{}' " + quoted(u.origin(r)+"/api/v1/jobs/JOB/trigger")
+	switch {
+	case t.Role == kernel.RoleClient && !t.Scope.All():
+		m.How, m.Use = "Use it for the API and the command line, to start runs. The bus takes no token with a limit:", start
+	case t.Role == kernel.RoleClient:
+		m.How = "Use it for the API and the command line, to start runs, or store it in a file that only the program can read, and name the file in the bus address:"
+		m.Use = start + "\n\n" + inFile
+	case t.Role == kernel.RoleWorker:
+		m.How, m.Use = "Store it in a file that only the program can read, and name the file in the bus address:", inFile
 	default:
-		m.How = "Use it to sign in here, or for the API and the command line:"
-		m.Use = "export CARILLON_TOKEN='" + text + "'\ncurl -H \"Authorization: Bearer $CARILLON_TOKEN\" " + quoted(u.origin(r)+"/api/v1/whoami")
+		m.How, m.Use = "Use it to sign in here, or for the API and the command line:", curl+quoted(u.origin(r)+"/api/v1/whoami")
 	}
 	return m
 }

@@ -323,9 +323,11 @@ func TestTokens(t *testing.T) {
 		{url.Values{"name": {""}, "role": {"viewer"}}, 422, "name"},
 		{url.Values{"name": {"bob"}, "role": {"king"}}, 422, "king"},
 		{url.Values{"name": {"bob"}, "role": {"viewer"}, "days": {"soon"}}, 422, "invalid number of days"},
-		{url.Values{"name": {"bob"}, "role": {"viewer"}, "app": {"shop"}}, 422, "only a worker"},
+		{url.Values{"name": {"eve"}, "role": {"viewer"}, "app": {"shop"}, "jobs": {"x"}}, 200, "Token eve"}, // the form hides these fields
 		{url.Values{"name": {"cid"}, "role": {"operator"}, "app": {"shop"}, "jobs": {"billing.*, x"}, "tags": {"money"}}, 200, "jobs billing.* x, app shop, tag money"},
-		{url.Values{"name": {"bob"}, "role": {"viewer"}, "jobs": {"x"}}, 422, "only an operator"},
+		{url.Values{"name": {"ci"}, "role": {"client"}, "app": {"shop"}, "jobs": {"billing.*"}}, 200, "/api/v1/jobs/JOB/trigger"},
+		{url.Values{"name": {"ci 2"}, "role": {"client"}}, 200, "carillon.token"},
+		{url.Values{"name": {"w"}, "role": {"worker"}, "app": {"shop"}, "jobs": {"billing.*"}}, 200, "carillon.token"},
 	} {
 		if answer, body := s.post("/access", c.form, "Cookie", cookie); answer.StatusCode != c.status || !strings.Contains(body, c.says) || strings.Contains(body, "<b>x") {
 			t.Errorf("%v: %d, want %d and %q", c.form, answer.StatusCode, c.status, c.says)

@@ -12,7 +12,7 @@ import (
 )
 
 // The roles of a token. A viewer reads, an operator also starts and cancels runs, an admin also manages jobs and
-// tokens; they are for people and their tools. A worker and a client may only use the bus.
+// tokens; they are for people and their tools. A worker runs jobs and a client starts runs, over the bus or HTTP.
 const (
 	RoleViewer   = "viewer"
 	RoleOperator = "operator"
@@ -40,7 +40,7 @@ type Token struct {
 	Name    string // unique among the live tokens of a tenant
 	Role    string
 	App     string // of a worker's token: the app it is for; "" = any
-	Scope   Scope  // of an operator's token: the jobs it may act on
+	Scope   Scope  // of an operator's or a client's token: the jobs it may act on
 	Hash    []byte // SHA-256 of the secret, 32 bytes
 	By      string // who granted it
 	Created time.Time

@@ -8,8 +8,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Scope limits an operator to some jobs: those whose key matches one of Keys, whose app is one of Apps, or that have one
-// of Tags. The empty scope is all jobs. Other jobs can be read, but not acted on.
+// Scope limits an operator or a client to some jobs: those whose key matches one of Keys, whose app is one of Apps, or
+// that have one of Tags. The empty scope is all jobs. An operator reads other jobs, but does not act on them.
 type Scope struct {
 	Keys []string // keys, or patterns such as billing.*
 	Apps []string
@@ -67,8 +67,8 @@ func (s *Scope) Check(role string) error {
 	if s.All() {
 		return nil
 	}
-	if role != RoleOperator {
-		return Invalid("role %.20s is limited to %.200s: only an operator can be limited to jobs", role, s)
+	if role != RoleOperator && role != RoleClient {
+		return Invalid("role %.20s is limited to %.200s: only an operator or a client can be limited to jobs", role, s)
 	}
 	if n := len(s.Keys) + len(s.Apps) + len(s.Tags); n > MaxScope {
 		return Invalid("a scope of %d keys, apps and tags: at most %d are allowed", n, MaxScope)

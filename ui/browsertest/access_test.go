@@ -35,6 +35,17 @@ func TestAccess(t *testing.T) {
 	}
 	b.streams() // the cookie is good for the events, too
 
+	for role, want := range map[string]string{"viewer": "", "operator": "t-app t-jobs t-tags", "admin": "", "worker": "t-app", "client": "t-app t-jobs t-tags"} {
+		shown := ask[string](b, `(() => {
+			document.querySelector("#t-role").value = "`+role+`";
+			return ["t-app", "t-jobs", "t-tags"].filter((id) => document.getElementById(id).offsetParent).join(" ");
+		})()`)
+		if shown != want {
+			t.Errorf("the form for the role %s shows %q, want %q", role, shown, want)
+		}
+	}
+	b.inOrder("/access")
+	ask[string](b, `document.querySelector("#t-role").value = "viewer"`)
 	b.write("#t-name", "bob")
 	b.leads(button("Create token"))
 	b.sees("Shown only once.")

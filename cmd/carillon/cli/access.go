@@ -70,16 +70,16 @@ func (a *asker) tokensCreate() *cobra.Command {
 	var apps, keys, tags []string
 	c := &cobra.Command{Use: "create <name>", Short: "Create a token", Args: one("a name for the token"),
 		Long: "Create a token. Its text is printed once; only a hash is stored. Roles are viewer (reads),\n" +
-			"operator (starts, cancels, pauses; only jobs of --jobs, --app or --tag, if given), admin (edits, deletes, manages tokens), worker (runs the jobs of --app, or of any app)\n" +
-			"and client (starts runs from a program).",
-		Example: lines("carillon tokens create ann --role operator --for 90d", "carillon tokens create oncall --role operator --jobs 'billing.*' --tag money", "carillon tokens create billing-worker --role worker --app billing -q > token"),
+			"operator (starts, cancels, pauses), admin (edits, deletes, manages tokens), worker (runs the jobs of --app, or of any app)\n" +
+			"and client (only starts runs). --jobs, --app and --tag limit an operator or a client to jobs; such a client uses HTTP only, not the bus.",
+		Example: lines("carillon tokens create ann --role operator --for 90d", "carillon tokens create oncall --role operator --jobs 'billing.*' --tag money", "carillon tokens create ci --role client --jobs shop.deploy", "carillon tokens create billing-worker --role worker --app billing -q > token"),
 		RunE: a.does(func(ctx context.Context, args []string) error {
 			body := map[string]any{"name": args[0], "role": role}
 			switch scope := (api.Scope{Jobs: keys, Apps: apps, Tags: tags}); {
-			case role == kernel.RoleOperator && len(keys)+len(apps)+len(tags) > 0:
+			case (role == kernel.RoleOperator || role == kernel.RoleClient) && len(keys)+len(apps)+len(tags) > 0:
 				body["scope"] = scope
 			case len(keys)+len(tags) > 0 || len(apps) > 1:
-				return kernel.Invalid("--jobs, --tag and several --app limit an operator: the token is of role %s", role)
+				return kernel.Invalid("--jobs, --tag and several --app limit an operator or a client: the token is of role %s", role)
 			case len(apps) == 1:
 				body["app"] = apps[0]
 			}
@@ -101,9 +101,9 @@ func (a *asker) tokensCreate() *cobra.Command {
 			return a.showSecret(got, t.Text, "token %s for %s, %s. It is shown this once:", t.ID, t.Name, t.Role)
 		})}
 	c.Flags().StringVar(&role, "role", "viewer", "viewer, operator, admin, worker or client")
-	c.Flags().StringSliceVar(&apps, "app", nil, "app (worker group) of a worker's token, or apps that an operator may act on")
-	c.Flags().StringSliceVar(&keys, "jobs", nil, "jobs that an operator may act on: keys or patterns such as 'billing.*' (default: all)")
-	c.Flags().StringSliceVar(&tags, "tag", nil, "tags of jobs that an operator may act on")
+	c.Flags().StringSliceVar(&apps, "app", nil, "app (worker group) of a worker's token, or apps that an operator or a client may act on")
+	c.Flags().StringSliceVar(&keys, "jobs", nil, "jobs that an operator or a client may act on: keys or patterns such as 'billing.*' (default: all)")
+	c.Flags().StringSliceVar(&tags, "tag", nil, "tags of jobs that an operator or a client may act on")
 	c.Flags().StringVar(&life, "for", "", "lifetime, such as 90d (default: no expiry)")
 	complete(c, "role", choices("viewer", "operator", "admin", "worker", "client"))
 	return c
