@@ -66,7 +66,8 @@ type Reader interface {
 	Tokens(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Token, error)
 	// Session is one session, expired or not. Refused as jobs.NotFound if there is none.
 	Session(ctx context.Context, tenant jobs.Tenant, id string) (*kernel.Session, error)
-	// Sessions lists the sessions of a tenant, ended ones too until they are purged: the newest first.
+	// Sessions lists the sessions that may act in a tenant: its own, and those of people who are in another tenant and
+	// have rights in this one. Ended ones too until they are purged; the newest first.
 	Sessions(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Session, error)
 	// Calendars lists the calendars of a tenant by name.
 	Calendars(ctx context.Context, tenant jobs.Tenant) ([]*kernel.Calendar, error)

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -106,7 +107,7 @@ func (o *Ops) Switch(ctx context.Context, cookie string, to jobs.Tenant) (_ stri
 	}
 	fresh, until, err := o.begin(ctx, whoIn(&next), next)
 	if err == nil {
-		err = o.EndSession(ctx, who, s.ID)
+		err = o.end(ctx, who, s.ID)
 	}
 	return fresh, until, err
 }
@@ -220,24 +221,40 @@ func (o *Ops) SignOut(ctx context.Context, cookie string) error {
 	if err != nil {
 		return err
 	}
-	return o.EndSession(ctx, who, s.ID)
+	return o.end(ctx, who, s.ID)
 }
 
-// EndSession ends a session of the caller's tenant. Ending a missing one changes nothing.
-func (o *Ops) EndSession(ctx context.Context, who Who, id string) error {
+// end ends a session of the caller's tenant. Ending a missing one changes nothing.
+func (o *Ops) end(ctx context.Context, who Who, id string) error {
 	_, err := o.apply(ctx, who, kernel.SignOut{ID: id})
 	return err
 }
 
-// SessionInfo is a session and whose it is.
+// EndSession ends a session that Sessions lists, in whichever tenant it is.
+func (o *Ops) EndSession(ctx context.Context, who Who, id string) error {
+	list, err := o.Sessions(ctx, who)
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(list, func(s SessionInfo) bool { return s.ID == id })
+	if i < 0 {
+		return kernel.Refuse(jobs.NotFound, "there is no such session: it has ended, or its person has switched to another tenant, which began a new one; look at the list again")
+	}
+	who.Tenant = list[i].Tenant
+	return o.end(ctx, who, id)
+}
+
+// SessionInfo is a session, whose it is, and what it may do in the tenant whose sessions are listed.
 type SessionInfo struct {
 	*kernel.Session
 	Actor string
 	Role  string
+	Away  bool   // it is in another tenant, from which it may switch
 	Scope string // of an operator: the jobs that it may act on; "" = all
 }
 
-// Sessions lists the sessions of the caller's tenant that have not ended, newest first.
+// Sessions lists the sessions that may act in the caller's tenant and have not ended, newest first: also those of people
+// who are in another tenant, and may switch.
 func (o *Ops) Sessions(ctx context.Context, who Who) ([]SessionInfo, error) {
 	all, err := o.store.Sessions(ctx, who.tenant())
 	if err != nil {
@@ -256,12 +273,24 @@ func (o *Ops) Sessions(ctx context.Context, who Who) ([]SessionInfo, error) {
 	}
 	var list []SessionInfo
 	for _, s := range all {
-		of, ok := whoIn(s), true
+		away := s.Tenant != who.tenant()
+		if away {
+			rights, err := o.existing(ctx, []kernel.Rights{*s.In(who.tenant())}, s.Created)
+			if err != nil {
+				return nil, err
+			}
+			if len(rights) == 0 { // in an earlier tenant of this name
+				continue
+			}
+		}
+		here := *s
+		here.Tenant = who.tenant()
+		of, ok := whoIn(&here), true
 		if s.Token != "" {
 			of, ok = live[s.Token]
 		}
 		if ok && s.End().After(now) {
-			info := SessionInfo{Session: s, Actor: of.Actor, Role: of.Role.String()}
+			info := SessionInfo{Session: s, Actor: of.Actor, Role: of.Role.String(), Away: away}
 			if of.Scope != nil {
 				info.Scope = of.Scope.String()
 			}

@@ -80,6 +80,56 @@ func TestSessionsOfPeople(t *testing.T) {
 	}
 }
 
+// A session is listed in each tenant where it may act, with its rights there, and can be ended there, wherever it is.
+func TestSessionsAreListedWhereTheyMayAct(t *testing.T) {
+	tenants := []jobs.Tenant{"default", "other", "third"}
+	ann := ops.Identity{Person: annLee.Person, Rights: append([]kernel.Rights{{Tenant: "third", Role: kernel.RoleViewer}}, annLee.Rights...)}
+	for _, from := range tenants {
+		for _, at := range append(tenants, "fourth") {
+			d := newFixture(t)
+			for _, name := range []jobs.Tenant{"other", "third", "fourth"} {
+				d.apply(kernel.SetTenant{Name: name, Create: true})
+			}
+			cookie, _, err := d.SignInAs(t.Context(), ann)
+			if err == nil && from != "third" {
+				cookie, _, err = d.Switch(t.Context(), cookie, from)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			admin := ops.Who{Tenant: at, Actor: "person:root"}
+			list, err := d.Sessions(t.Context(), admin)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if at == "fourth" {
+				if len(list) > 0 {
+					t.Errorf("tenant fourth lists %+v", list)
+				}
+				s, err := d.Session(t.Context(), cookie)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := d.EndSession(t.Context(), admin, s.ID); !errors.Is(err, jobs.NotFound) || d.in(cookie, false) == (ops.Who{}) {
+					t.Errorf("a tenant without rights ends a session: %v", err)
+				}
+				continue
+			}
+			role := map[jobs.Tenant]string{"default": "operator", "other": "admin", "third": "viewer"}[at]
+			if len(list) != 1 || list[0].Actor != "person:Ann Lee" || list[0].Role != role || list[0].Away != (at != from) {
+				t.Errorf("a session in %s is listed in %s as %+v", from, at, list)
+				continue
+			}
+			if err := d.EndSession(t.Context(), admin, list[0].ID); err != nil || d.in(cookie, false) != (ops.Who{}) {
+				t.Errorf("a session in %s is not ended in %s (%v)", from, at, err)
+			}
+			if err := d.EndSession(t.Context(), admin, list[0].ID); !errors.Is(err, jobs.NotFound) {
+				t.Errorf("a session that has ended is ended: %v", err)
+			}
+		}
+	}
+}
+
 // Requests keep a session alive, and commit at most one change a minute for that; those that pages send by themselves do not.
 func TestSessionsAreIdle(t *testing.T) {
 	d := newFixture(t)
@@ -154,6 +204,9 @@ func TestSessionsAndTenantsOfADeletedName(t *testing.T) {
 	}
 	refused("other")
 	refused("none")
+	if list, err := d.Sessions(t.Context(), ops.Who{Tenant: "other"}); err != nil || len(list) > 0 {
+		t.Errorf("a session that may not switch to the new tenant is listed there: %+v (%v)", list, err)
+	}
 	for _, to := range []jobs.Tenant{"default", "third"} {
 		if cookie, _, err = d.Switch(t.Context(), cookie, to); err != nil {
 			t.Fatal(err)

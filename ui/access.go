@@ -2,6 +2,7 @@ package ui
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -143,13 +144,18 @@ func (u *UI) howToUse(r *http.Request, t *kernel.Token, text string) *madeToken 
 func (u *UI) revoke(r *http.Request, v visitor) (answer, error) {
 	v.Who.Reason = r.PostFormValue("reason")
 	if err := u.ops.Revoke(r.Context(), v.Who, r.PathValue("id")); err != nil {
-		status := statusOf(err)
-		if status != http.StatusConflict && status != http.StatusNotFound {
-			return answer{}, err
-		}
-		a, failed := u.accessAnswer(r, v, func(p *accessPage) { p.Fault = said(err) })
-		a.status = status
-		return a, failed
+		return u.accessFault(r, v, err, http.StatusConflict, http.StatusNotFound)
 	}
 	return goTo("/access", "revoked"), nil
+}
+
+// accessFault shows an error of one of these statuses on the page; others have a page of their own.
+func (u *UI) accessFault(r *http.Request, v visitor, err error, shown ...int) (answer, error) {
+	status := statusOf(err)
+	if !slices.Contains(shown, status) {
+		return answer{}, err
+	}
+	a, failed := u.accessAnswer(r, v, func(p *accessPage) { p.Fault = said(err) })
+	a.status = status
+	return a, failed
 }

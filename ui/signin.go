@@ -130,7 +130,7 @@ func (u *UI) switchTenant(r *http.Request, v visitor) (answer, error) {
 func (u *UI) endSession(r *http.Request, v visitor) (answer, error) {
 	v.Who.Reason = r.PostFormValue("reason")
 	if err := u.ops.EndSession(r.Context(), v.Who, r.PathValue("id")); err != nil {
-		return answer{}, err
+		return u.accessFault(r, v, err, http.StatusNotFound)
 	}
 	return goTo("/access", "ended"), nil
 }
