@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/webhook"
 )
 
@@ -124,6 +125,8 @@ type Message struct {
 	At       time.Time `json:"at"`
 	Source   string    `json:"source"` // the tenant and job, or the cluster
 	Resolved bool      `json:"resolved,omitempty"`
+	// Tenant is whose message it is: it decides which networks it may go to, and is not sent.
+	Tenant jobs.Tenant `json:"-"`
 }
 
 // Fact is a line of a message.

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/alarms"
+	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/webhook"
 )
 
@@ -29,7 +30,7 @@ var now = time.Unix(1599360473, 0).UTC()
 func message() alarms.Message {
 	return alarms.Message{ID: "0199-3", Key: "default/billing.charge/run.terminated", Title: "billing.charge failed", Text: "the bank said no <!channel> [x](http://evil.example) <at user_id=\"all\">",
 		Facts: []alarms.Fact{{Name: "Attempt", Value: "3"}, {Name: "Cause", Value: "error"}}, URL: "https://jobs.example.com/runs/0199", Severity: alarms.Error,
-		At: time.Date(2026, 11, 21, 10, 4, 5, 0, time.UTC), Source: "default/billing.charge"}
+		At: time.Date(2026, 11, 21, 10, 4, 5, 0, time.UTC), Source: "default/billing.charge", Tenant: jobs.DefaultTenant}
 }
 
 func target(kind alarms.Kind) alarms.Target {
@@ -326,6 +327,52 @@ func TestSend(t *testing.T) {
 	}
 	if a := send(closed, "/good-secret"); a.Delivered || !a.Final || !strings.Contains(a.Text, "may not be called") || strings.Contains(a.Text, "secret") {
 		t.Errorf("refused address: %+v", a)
+	}
+}
+
+// A tenant reaches the networks that are allowed for tenants, and none that only the default tenant may use, also over a
+// connection that is open already. The text of a response is shown for public addresses only; its status always is.
+func TestNetworksOfTenants(t *testing.T) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNotFound)
+		_, _ = w.Write([]byte("inner page"))
+	}))
+	defer s.Close()
+	all, none := func(netip.AddrPort) error { return nil }, func(netip.AddrPort) error { return errors.New("the address may not be called") }
+	for _, c := range []struct {
+		name           string
+		allow, tenants func(netip.AddrPort) error
+		public         bool
+		usual, others  string // text of the answer
+		reached        [2]bool
+	}{
+		{"inner network of the default tenant", all, none, false, "", "may not be called", [2]bool{true, false}},
+		{"inner network of tenants", none, all, false, "may not be called", "", [2]bool{false, true}},
+		{"inner network of all", all, all, false, "", "", [2]bool{true, true}},
+		{"public", all, all, true, "inner page", "inner page", [2]bool{true, true}},
+	} {
+		sender, err := alarms.NewSender(alarms.Config{Allow: c.allow, TenantsAllow: c.tenants, Shows: func(from netip.AddrPort) bool {
+			if from.String() != s.Listener.Addr().String() {
+				t.Errorf("%s: the response is from %s", c.name, from)
+			}
+			return c.public
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, tenant := range []jobs.Tenant{jobs.DefaultTenant, "acme", "", jobs.DefaultTenant} { // without a tenant, it is not the default one's
+			m := message()
+			m.Tenant = tenant
+			a := sender.Send(t.Context(), alarms.Target{Kind: alarms.Slack, URL: s.URL + "/x"}, m)
+			text, reached := c.others, c.reached[1]
+			if tenant == jobs.DefaultTenant {
+				text, reached = c.usual, c.reached[0]
+			}
+			if (a.Status == http.StatusNotFound) != reached || text == "" && a.Text != "" || !strings.Contains(a.Text, text) {
+				t.Errorf("%s, message %d of tenant %q: %+v", c.name, i, tenant, a)
+			}
+		}
+		sender.Close()
 	}
 }
 

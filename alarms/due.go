@@ -115,7 +115,7 @@ func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 MST"
 // About returns the message about an alarm. page is the address of the pages, "" for no link.
 func About(a *kernel.Alarm, news kernel.AlarmNews, page string) Message {
 	m := Message{ID: fmt.Sprintf("%s/%d/%s/%d", a.Tenant, a.N, news, a.Count), Key: fmt.Sprintf("%s/%d", a.Tenant, a.N), Title: Title(a), Text: a.Text,
-		Severity: severity(a.Kind), At: a.Last, Source: string(a.Tenant) + "/" + cmp.Or(string(a.Job), a.App), Resolved: news == kernel.AlarmOver}
+		Severity: severity(a.Kind), At: a.Last, Source: string(a.Tenant) + "/" + cmp.Or(string(a.Job), a.App), Resolved: news == kernel.AlarmOver, Tenant: a.Tenant}
 	fact := func(name, value string) {
 		if value != "" {
 			m.Facts = append(m.Facts, Fact{name, value})

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // timeout bounds one request, or one e-mail.
@@ -24,8 +26,12 @@ const timeout = 10 * time.Second
 type Config struct {
 	// SMTP is the server for e-mail; without an address, e-mail is refused.
 	SMTP SMTP
-	// Allow refuses addresses of HTTP targets, after the name was looked up; nil = all are allowed.
-	Allow func(netip.AddrPort) error
+	// Allow refuses addresses of HTTP targets, after the name was looked up; nil = all are allowed. TenantsAllow does so
+	// for targets of other tenants than the default one, which do not inherit the networks of the server.
+	Allow, TenantsAllow func(netip.AddrPort) error
+	// Shows reports whether the text of a response from an address is shown; nil = all are. People with targets in an
+	// allowed network could otherwise read what else is there.
+	Shows func(netip.AddrPort) bool
 	// Heartbeat is an http or https URL that the leader requests every minute; "" = none. It is secret but for its host.
 	Heartbeat string
 }
@@ -40,8 +46,8 @@ func (c Config) Check() error {
 
 // Sender sends messages. It is safe for concurrent use.
 type Sender struct {
-	cfg    Config
-	client *http.Client
+	cfg          Config
+	own, tenants *http.Client // of the default tenant, and of the others: they share no connections
 }
 
 // NewSender returns a sender.
@@ -49,12 +55,17 @@ func NewSender(c Config) (*Sender, error) {
 	if err := c.Check(); err != nil {
 		return nil, err
 	}
+	return &Sender{cfg: c, own: client(c.Allow), tenants: client(c.TenantsAllow)}, nil
+}
+
+// client returns a client that connects to allowed addresses only.
+func client(allow func(netip.AddrPort) error) *http.Client {
 	dialer := &net.Dialer{Timeout: timeout}
-	if c.Allow != nil {
+	if allow != nil {
 		dialer.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
 			if err == nil {
-				err = c.Allow(to)
+				err = allow(to)
 			}
 			if err != nil {
 				return &refusedError{err}
@@ -62,17 +73,28 @@ func NewSender(c Config) (*Sender, error) {
 			return nil
 		}
 	}
-	return &Sender{cfg: c, client: &http.Client{
+	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // a redirect would carry the message elsewhere
 		Transport: &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, MaxIdleConnsPerHost: 2, IdleConnTimeout: 30 * time.Second,
-			TLSHandshakeTimeout: timeout, MaxResponseHeaderBytes: 64 << 10}}}, nil
+			TLSHandshakeTimeout: timeout, MaxResponseHeaderBytes: 64 << 10}}
+}
+
+// clientOf returns the client for a tenant's targets.
+func (s *Sender) clientOf(t jobs.Tenant) *http.Client {
+	if t == jobs.DefaultTenant {
+		return s.own
+	}
+	return s.tenants
 }
 
 // refusedError is a target whose address may not be called.
 type refusedError struct{ error }
 
 // Close closes idle connections.
-func (s *Sender) Close() { s.client.CloseIdleConnections() }
+func (s *Sender) Close() {
+	s.own.CloseIdleConnections()
+	s.tenants.CloseIdleConnections()
+}
 
 // Send sends a message once and returns the answer. Errors are answers, too.
 func (s *Sender) Send(ctx context.Context, t Target, m Message) Answer {
@@ -88,13 +110,17 @@ func (s *Sender) Send(ctx context.Context, t Target, m Message) Answer {
 	if err != nil {
 		return Answer{Final: true, Text: redact(t, err.Error())}
 	}
+	var from netip.AddrPort
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
+		from, _ = netip.ParseAddrPort(got.Conn.RemoteAddr().String()) // an invalid one is shown to nobody
+	}})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, encoded.URL, bytes.NewReader(encoded.Body))
 	if err != nil {
 		return Answer{Final: true, Text: "invalid URL"} // the error would name it
 	}
 	request.Header = encoded.Header
 	request.Header.Set("User-Agent", "carillon")
-	response, err := s.client.Do(request)
+	response, err := s.clientOf(m.Tenant).Do(request)
 	if err != nil {
 		if about, ok := errors.AsType[*url.Error](err); ok {
 			err = about.Err // without the URL
@@ -107,7 +133,11 @@ func (s *Sender) Send(ctx context.Context, t Target, m Message) Answer {
 	if err != nil {
 		return Answer{Status: response.StatusCode, Text: redact(t, fmt.Sprintf("response not read: %v", err))}
 	}
-	return Judge(t, response.StatusCode, response.Header, body, time.Now())
+	answer := Judge(t, response.StatusCode, response.Header, body, time.Now())
+	if s.cfg.Shows != nil && !s.cfg.Shows(from) {
+		answer.Text = ""
+	}
+	return answer
 }
 
 // Heartbeat requests the heartbeat URL once. Errors do not name it.
@@ -119,7 +149,7 @@ func (s *Sender) Heartbeat(ctx context.Context) error {
 		return errors.New("invalid URL") // the error would name it
 	}
 	request.Header.Set("User-Agent", "carillon")
-	response, err := s.client.Do(request)
+	response, err := s.own.Do(request)
 	if err != nil {
 		if about, ok := errors.AsType[*url.Error](err); ok {
 			err = about.Err // without the URL

@@ -14,7 +14,9 @@ import (
 
 	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/embed"
+	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/webhook"
 )
 
@@ -61,14 +63,17 @@ func TestAlarmReachesAWebhook(t *testing.T) {
 		t.Errorf("the message is %+v", m)
 	}
 	var a struct {
-		Sent []struct{ Answer string }
+		Sent []struct {
+			Status int
+			Answer string
+		}
 	}
 	for len(a.Sent) == 0 {
 		if err := json.Unmarshal([]byte(put(t, s, "GET", "/alarms/1", "", 200)), &a); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if a.Sent[0].Answer != "thanks" {
+	if a.Sent[0].Status != 200 || a.Sent[0].Answer != "" { // the text of an inner address is shown to nobody
 		t.Errorf("the record has %+v", a)
 	}
 	for _, path := range []string{"/alarm-targets", "/alarm-rules", "/alarms", "/alarms/1", "/audit"} {
@@ -91,5 +96,30 @@ func TestAlarmTargetsAreGuarded(t *testing.T) {
 	put(t, s, "PUT", "/alarm-targets/inner", `{"kind":"webhook","url":"`+receiver.URL+`"}`, 204)
 	if text := put(t, s, "POST", "/alarm-targets/inner/test", "", 200); !strings.Contains(text, "may not be called") || strings.Contains(text, `"ok":true`) {
 		t.Errorf("a test is answered %s", text)
+	}
+}
+
+// A network that is allowed for the targets of the default tenant is not allowed for those of another.
+func TestTenantsDoNotInheritNetworks(t *testing.T) {
+	t.Parallel()
+	receiver := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	defer receiver.Close()
+	s, err := embed.Start(t.Context(), embed.Config{Tokens: true, Alarms: alarms.Config{Allow: func(netip.AddrPort) error { return nil }}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Stop()
+	root := ops.Who{Actor: "person:root", Role: ops.Admin}
+	if _, _, err := s.Ops().CreateTenant(t.Context(), root, ops.NewTenant{Name: "acme"}); err != nil {
+		t.Fatal(err)
+	}
+	for tenant, want := range map[jobs.Tenant]bool{jobs.DefaultTenant: true, "acme": false} {
+		who := ops.Who{Tenant: tenant, Actor: "person:ann", Role: ops.Admin}
+		if err := s.Ops().SetAlarmTarget(t.Context(), who, kernel.AlarmTarget{Name: "inner", Kind: "slack", URL: receiver.URL + "/x"}, false); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := s.Ops().TestAlarmTarget(t.Context(), who, "inner"); err != nil || a.Delivered != want {
+			t.Errorf("a target of %s: %+v (%v)", tenant, a, err)
+		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -108,7 +109,8 @@ type Config struct {
 	// AuditSinks receive each line of the audit while this process leads, at least once and in order. All processes should
 	// have the same.
 	AuditSinks []AuditSink
-	// Alarms is how messages of alarms are sent. Default of Allow: to public addresses only, at ports 80 and 443.
+	// Alarms is how messages of alarms are sent. Default of Allow and TenantsAllow: to public
+	// addresses only, at ports 80 and 443. Default of Shows: the same.
 	Alarms alarms.Config
 	// Page is the URL of the pages as users know it: for links in these messages, and because browsers name it as the
 	// origin of forms. "" = no links.
@@ -277,8 +279,15 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		calls := bus.InTerm(node, term)
 		return errors.Join(busstore.Serve(ctx, calls, quota.Bound(store), busstore.Config{Kept: cfg.Kept, Current: s.store.current, Logger: cfg.Logger}), s.live.serve(ctx, calls), s.serveCluster(ctx, calls))
 	}
+	public := new(httpjob.Guard).Check
 	if cfg.Alarms.Allow == nil {
-		cfg.Alarms.Allow = new(httpjob.Guard).Check
+		cfg.Alarms.Allow = public
+	}
+	if cfg.Alarms.TenantsAllow == nil {
+		cfg.Alarms.TenantsAllow = public
+	}
+	if cfg.Alarms.Shows == nil {
+		cfg.Alarms.Shows = func(from netip.AddrPort) bool { return public(from) == nil }
 	}
 	if s.messages, err = alarms.NewSender(cfg.Alarms); err != nil {
 		return nil, err

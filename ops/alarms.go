@@ -188,7 +188,7 @@ func (o *Ops) TestAlarmTarget(ctx context.Context, who Who, name string) (alarms
 	}
 	now := o.Now()
 	return o.sendAlarm(ctx, alarms.TargetOf(t), alarms.Message{ID: jobs.NewID(now).String(), Key: "test/" + name, Title: "A test of target " + name,
-		Text: "Sent by " + who.Actor + ". Nothing is wrong.", Severity: alarms.Info, At: now, Source: string(who.tenant()),
+		Text: "Sent by " + who.Actor + ". Nothing is wrong.", Severity: alarms.Info, At: now, Source: string(who.tenant()), Tenant: who.tenant(),
 		Facts: []alarms.Fact{{Name: "Tenant", Value: string(who.tenant())}}}), nil
 }
 

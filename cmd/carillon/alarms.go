@@ -11,7 +11,11 @@ func (c *config) alarms() (alarms.Config, error) {
 	if err != nil {
 		return alarms.Config{}, err
 	}
-	guard := &httpjob.Guard{Allow: allow}
+	theirs, err := networks("alarms.tenants-allow", c.AlarmTenantNetworks)
+	if err != nil {
+		return alarms.Config{}, err
+	}
+	guard, tenants := &httpjob.Guard{Allow: allow}, &httpjob.Guard{Allow: theirs}
 	in := c.SMTP
 	s := alarms.SMTP{Address: in.Address, TLS: in.TLS, User: in.User, From: in.From, Roots: in.CA}
 	if (in.User == "") != (in.PasswordFile == "") {
@@ -22,7 +26,7 @@ func (c *config) alarms() (alarms.Config, error) {
 			return alarms.Config{}, usage("smtp.password-file: %w", err)
 		}
 	}
-	cfg := alarms.Config{SMTP: s, Allow: guard.Check, Heartbeat: c.Heartbeat}
+	cfg := alarms.Config{SMTP: s, Allow: guard.Check, TenantsAllow: tenants.Check, Heartbeat: c.Heartbeat}
 	if err := cfg.Check(); err != nil {
 		return alarms.Config{}, usage("alarms or smtp: %w", err)
 	}

@@ -57,8 +57,9 @@ type config struct {
 	Triggering string // which nodes fire: leader, distributed
 	RaftLog    string // what stores the Raft log: wal, boltdb; "" = what is there, or wal
 
-	AlarmNetworks string // that targets of alarms may be in besides public ones
-	Heartbeat     string // URL that the leader requests every minute; secret but for its host
+	AlarmNetworks       string // that targets of alarms may be in besides public ones
+	AlarmTenantNetworks string // the same for other tenants than the default one
+	Heartbeat           string // URL that the leader requests every minute; secret but for its host
 
 	Audit struct{ Export, SecretFile, CA string }
 
@@ -167,6 +168,7 @@ var settings = []setting{
 	{"log.format", "log-format", "auto", "text, json, or auto: text on a terminal", oneOf(func(c *config) *string { return &c.LogJSON }, "auto", "text", "json")},
 	{"shutdown.grace", "grace", "25s", "time that running jobs have to finish on shutdown", durationOf(func(c *config) *time.Duration { return &c.Grace })},
 	{"alarms.allow", "", "", "private networks that targets of alarms may be in, comma-separated: 10.1.0.0/16,127.0.0.1", textOf(func(c *config) *string { return &c.AlarmNetworks })},
+	{"alarms.tenants-allow", "", "", "private networks that targets of alarms of other tenants than default may be in", textOf(func(c *config) *string { return &c.AlarmTenantNetworks })},
 	{"alarms.heartbeat-url", "", "", "URL that the leader requests every minute while it can commit, such as https://hc.example.com/ping/cluster-1", textOf(func(c *config) *string { return &c.Heartbeat })},
 	{"smtp.address", "", "", "host:port of the server for e-mail", textOf(func(c *config) *string { return &c.SMTP.Address })},
 	{"smtp.tls", "", "starttls", "TLS to that server: starttls, tls (from the first byte) or none", oneOf(func(c *config) *string { return &c.SMTP.TLS }, alarms.StartTLS, alarms.TLS, alarms.PlainSMTP)},

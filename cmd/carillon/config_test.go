@@ -144,7 +144,7 @@ func TestConfigRefused(t *testing.T) {
 		{"sign-in without a public URL", "http: {addr: '0.0.0.0:80', plain: true}\nsign-in: {issuer: 'https://login.example.com', client-id: c, rules: [{group: a, role: admin}]}\n", "", nil, "sign-in needs http.url"},
 		{"a rule with an unknown key", "sign-in: {rules: [{groups: a, role: admin}]}\n", "", nil, "field groups not found"},
 		{"a rule without a group", "", "CARILLON_SIGN_IN_RULES=[{role: admin}]", nil, "sign-in.rules (from CARILLON_SIGN_IN_RULES): rule 1: want a group"},
-		{"a scope of an admin", "sign-in: {rules: [{group: a, role: admin, jobs: [x]}]}\n", "", nil, "only an operator can be limited"},
+		{"a scope of an admin", "sign-in: {rules: [{group: a, role: admin, jobs: [x]}]}\n", "", nil, "only an operator or a client can be limited"},
 		{"rules that are no list", "sign-in: {rules: {group: a}}\n", "", nil, "c.yaml:1: sign-in.rules needs one value"},
 		{"an idle time that is too short", "sessions: {idle: 10s}\n", "", nil, "sessions.idle and sessions.longest"},
 		{"a profiler for all", "", "", []string{"--debug-addr", "0.0.0.0:6060"}, "without authentication"},

@@ -27,7 +27,7 @@ func TestAlarms(t *testing.T) {
 		_, _ = io.WriteString(w, "accepted by the test")
 	}))
 	defer service.Close()
-	h := build(t, embed.Config{Alarms: alarms.Config{Allow: func(netip.AddrPort) error { return nil }}}, shop()...)
+	h := build(t, embed.Config{Alarms: alarms.Config{Allow: func(netip.AddrPort) error { return nil }, Shows: func(netip.AddrPort) bool { return true }}}, shop()...)
 	b := h.newTab(true)
 	b.open("/")
 	b.leads(`//nav//a[normalize-space()="Alarms"]`)
