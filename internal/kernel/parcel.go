@@ -16,7 +16,33 @@ type Parcel struct {
 
 	// Rows are the definitions, unpacked. Only a parcel that was read has them.
 	Rows []*Definition
+
+	bytes int // of what was added, about
 }
+
+// A parcel is full when it has so many rows, or so many bytes: what reads a file sets a limit to what it takes at once.
+const (
+	mostParcelRows  = 512
+	mostParcelBytes = 1 << 20
+)
+
+// Full reports whether nothing more should be added.
+func (p *Parcel) Full() bool { return p.Len() >= mostParcelRows || p.bytes >= mostParcelBytes }
+
+// AddDefinition adds a definition.
+func (p *Parcel) AddDefinition(d *Packed) {
+	p.Definitions = append(p.Definitions, d)
+	p.bytes += len(d.own) + len(d.like.Value())
+}
+
+// AddRun adds a live run.
+func (p *Parcel) AddRun(id jobs.ID, run *PackedRun) {
+	p.Runs = append(p.Runs, ParcelRun{ID: id, Packed: run})
+	p.bytes += len(run.own) + len(run.like.Value())
+}
+
+// AddStub adds what remains of a settled run.
+func (p *Parcel) AddStub(s Stub) { p.Stubs = append(p.Stubs, s) }
 
 // ParcelRun is a live run in a parcel.
 type ParcelRun struct {
@@ -34,9 +60,6 @@ type Stub struct {
 	State       jobs.State
 	Ended       time.Time
 }
-
-// MostParcel is how many rows a parcel has at most.
-const MostParcel = 512
 
 // Len returns how many rows the parcel has.
 func (p *Parcel) Len() int { return len(p.Definitions) + len(p.Runs) + len(p.Stubs) }

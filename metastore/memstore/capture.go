@@ -182,7 +182,7 @@ func (s *Snapshot) Stored() iter.Seq[kernel.Row] {
 	return func(yield func(kernel.Row) bool) {
 		var p kernel.Parcel
 		full := func() bool {
-			if p.Len() < kernel.MostParcel {
+			if !p.Full() {
 				return true
 			}
 			full := p
@@ -192,11 +192,11 @@ func (s *Snapshot) Stored() iter.Seq[kernel.Row] {
 		for _, row := range s.rows {
 			switch row := row.(type) {
 			case *kernel.Definition:
-				p.Definitions = append(p.Definitions, row.Pack(row.Key))
+				p.AddDefinition(row.Pack(row.Key))
 			case *kernel.Run:
-				p.Runs = append(p.Runs, kernel.ParcelRun{ID: row.ID, Packed: row.Pack()})
+				p.AddRun(row.ID, row.Pack())
 			case packedRun:
-				p.Runs = append(p.Runs, kernel.ParcelRun{ID: row.id, Packed: row.PackedRun})
+				p.AddRun(row.id, row.PackedRun)
 			default:
 				if !yield(row) {
 					return
@@ -207,7 +207,7 @@ func (s *Snapshot) Stored() iter.Seq[kernel.Row] {
 			}
 		}
 		for _, d := range s.packed {
-			if p.Definitions = append(p.Definitions, d); !full() {
+			if p.AddDefinition(d); !full() {
 				return
 			}
 		}
@@ -215,7 +215,7 @@ func (s *Snapshot) Stored() iter.Seq[kernel.Row] {
 			return
 		}
 		for _, g := range s.stubs {
-			if !g.each(s.tenants, func(st kernel.Stub) bool { p.Stubs = append(p.Stubs, st); return full() }) {
+			if !g.each(s.tenants, func(st kernel.Stub) bool { p.AddStub(st); return full() }) {
 				return
 			}
 		}

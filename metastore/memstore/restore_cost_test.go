@@ -170,16 +170,16 @@ func rowsOf(t *testing.T, k aKind, rows, turn []int, packed bool) (list []kernel
 		d, job := row.(*kernel.Definition)
 		switch {
 		case packed && job:
-			p.Definitions = append(p.Definitions, d.Pack(d.Key))
+			p.AddDefinition(d.Pack(d.Key))
 		case packed && is && run.Settled():
-			p.Stubs = append(p.Stubs, kernel.Stub{Tenant: run.Tenant, ID: run.ID, Key: string(run.Key), State: run.State,
+			p.AddStub(kernel.Stub{Tenant: run.Tenant, ID: run.ID, Key: string(run.Key), State: run.State,
 				Ended: run.Ended})
 		case packed && is:
-			p.Runs = append(p.Runs, kernel.ParcelRun{ID: run.ID, Packed: run.Pack()})
+			p.AddRun(run.ID, run.Pack())
 		default:
 			wire(row)
 		}
-		if p.Len() == kernel.MostParcel {
+		if p.Full() {
 			wire(p)
 			p = &kernel.Parcel{}
 		}

@@ -48,6 +48,9 @@ func WriteSnapshot(to io.Writer, head Head, rows iter.Seq[kernel.Row]) (size int
 	write(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(about, head.Index), head.Ended))
 	block := make([]byte, 4, 4+2*blockSize)
 	flush := func() {
+		if n := len(block) - 4; err == nil && n > maxBlock {
+			err = fmt.Errorf("a row of %d bytes is too long for a snapshot, which takes at most %d", n, maxBlock)
+		}
 		binary.LittleEndian.PutUint32(block, uint32(len(block)-4))
 		write(block)
 		block = block[:4]
@@ -183,7 +186,7 @@ func readBlocks(from io.Reader, knows uint32, is *Head, take func(block []byte) 
 			break
 		}
 		if n > maxBlock {
-			return errSnapshot
+			return fmt.Errorf("a block of %d bytes, want at most %d", n, maxBlock)
 		}
 		block := make([]byte, n)
 		if err := read(block); err != nil {
