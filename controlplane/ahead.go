@@ -85,9 +85,12 @@ func (cp *ControlPlane) startedEarly(list []early, created, started []metastore.
 	now := b.now()
 	for i, s := range list {
 		err := started[i].Err
+		var run *kernel.Run
 		switch {
 		case err == nil && !started[i].Existing:
-			continue // its effect has said so
+			if run = started[i].Run(); run.State == jobs.Processing {
+				continue // its effect has said so
+			}
 		case err == nil:
 			for _, run := range started[i].Runs {
 				b.note(run, b.current(run), now, &acts)
@@ -99,8 +102,7 @@ func (cp *ControlPlane) startedEarly(list []early, created, started []metastore.
 			unknown.starts = append(unknown.starts, s.Start)
 			continue
 		}
-		var run *kernel.Run
-		if c := &created[s.of]; c.Err == nil && !c.Existing {
+		if c := &created[s.of]; run == nil && c.Err == nil && !c.Existing {
 			if n := slices.IndexFunc(c.Runs, func(run *kernel.Run) bool { return run.ID == s.ID }); n >= 0 {
 				run = c.Runs[n]
 			}

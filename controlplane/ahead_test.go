@@ -282,3 +282,33 @@ func TestStartInTheEntryThatFires(t *testing.T) {
 		}
 	})
 }
+
+// A start that is committed with its run, and finds that the run does not begin, gives the worker's slot back.
+func TestAStartAheadOfARunThatDoesNotBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t)
+		defer h.close()
+		ran := 0
+		h.worker(worker.Config{Slots: 1}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(context.Context, charge) error {
+			ran++
+			return nil
+		}), jobs.Options{Key: "charge"}))
+		create := func() *kernel.Run {
+			run := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge", Args: []byte(`{"Customer":"c"}`)}).Run()
+			time.Sleep(time.Second)
+			return h.run(run.ID)
+		}
+		disable := func(on bool) { h.must(kernel.Edit{Key: "charge", Set: kernel.Settings{Disabled: &on}}) }
+		create()
+		disable(true)
+		for range 3 {
+			if run := create(); run.State != jobs.Skipped {
+				t.Fatalf("a run of a disabled job is %s", run.State)
+			}
+		}
+		disable(false)
+		if run := create(); run.State != jobs.Succeeded || ran != 2 {
+			t.Errorf("a run is %s, %d ran", run.State, ran)
+		}
+	})
+}
