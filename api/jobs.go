@@ -322,8 +322,8 @@ func (a *API) deleteJob(ctx context.Context, in *deleteInput) (*struct{ Body Del
 type resumeInput struct {
 	JobPath
 	Body *struct {
-		Held     string `json:"held,omitempty" enum:"release,discard" doc:"For runs that the pause held back: start or cancel them. Default: release."`
-		Missed   string `json:"missed,omitempty" enum:"skip,once,replay" doc:"For missed due times of a recurring job: no run, one for the newest, or one for each. Default: skip."`
+		Held     string `json:"held,omitempty" enum:"release,discard" doc:"For requested runs that the pause held back: start or cancel them. Default: release."`
+		Missed   string `json:"missed,omitempty" enum:"skip,once,replay" doc:"For missed due times of a recurring job, and its runs that the pause held back: no run, one for the newest, or one for each. Default: skip."`
 		Parallel int    `json:"parallel,omitempty" minimum:"1" maximum:"1000" doc:"Max parallel runs of these. Default: 1."`
 	}
 }
@@ -332,7 +332,7 @@ type resumeInput struct {
 type ResumedJob struct {
 	Job
 	Released  int       `json:"released,omitempty" doc:"Held runs that start now."`
-	Discarded int       `json:"discarded,omitempty" doc:"Held runs that were cancelled."`
+	Discarded int       `json:"discarded,omitempty" doc:"Held runs that were cancelled or skipped."`
 	Backfill  *Backfill `json:"backfill,omitempty" doc:"The backfill of missed due times, if missed asked for one."`
 }
 

@@ -57,7 +57,7 @@ type configureInput struct {
 	Body struct {
 		RecurringDebug *bool     `json:"recurringDebug,omitempty"`
 		TriggeredDebug *bool     `json:"triggeredDebug,omitempty"`
-		Held           string    `json:"held,omitempty" enum:"release,discard" doc:"When triggered debug mode is switched off: start or cancel the runs that it held back."`
+		Held           string    `json:"held,omitempty" enum:"release,discard" doc:"When a debug mode is switched off: start or cancel the runs that it held back."`
 		MisfireAfter   *Duration `json:"misfireAfter,omitempty"`
 		NewJobs        *string   `json:"newJobs,omitempty" enum:"enabled,disabled" doc:"State of a job that a worker registers for the first time."`
 		MaxJobs        *int      `json:"maxJobs,omitempty" minimum:"0" maximum:"100000000" doc:"0 = 1,000,000."`

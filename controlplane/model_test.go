@@ -176,6 +176,13 @@ func (w *world) act() {
 	c.became(w.must(k).Definition())
 }
 
+// was reports whether the job had a property at a time between two.
+func (c *citizen) was(has func(*kernel.Definition) bool, after, before time.Time) bool {
+	return slices.ContainsFunc(append(c.history, written{c.held, c.from, time.Now()}), func(h written) bool {
+		return has(h.def) && h.from.Before(before) && !h.until.Before(after)
+	})
+}
+
 // judge compares what is in the store with what must be.
 func (w *world) judge(c *citizen) (fired, silent int) {
 	runs, ranges := w.records(c.key)
@@ -260,10 +267,12 @@ func (w *world) started(c *citizen, run *kernel.Run, p *kernel.Policy, start tim
 			complain(run.Due, "it was skipped, and no other run was under way")
 		}
 	case run.State == jobs.Skipped && run.Cause == kernel.ByDisabled && len(ran) == 0: // between its due time and its start
-		if !slices.ContainsFunc(append(c.history, written{c.held, c.from, time.Now()}), func(h written) bool {
-			return h.def.Policy.Disabled && h.from.Before(run.Ended) && !h.until.Before(run.Due)
-		}) {
+		if !c.was(func(d *kernel.Definition) bool { return d.Policy.Disabled }, run.Due, run.Ended) {
 			complain(run.Due, "it was skipped as disabled at %s, and the job was not", run.Ended.Format(time.TimeOnly))
+		}
+	case run.Cause == kernel.ByPause && len(ran) == 0: // alike; nothing releases what a resumed job holds
+		if !c.was(func(d *kernel.Definition) bool { return d.Paused != nil }, run.Due, start.Add(late)) {
+			complain(run.Due, "it is held, and the job was not paused")
 		}
 	case run.State == jobs.Scheduled && run.Cause == kernel.ByJitter && start.After(time.Now()):
 	case len(ran) != 1 || run.Attempt != 1 || run.State != jobs.Succeeded && run.State != jobs.Processing:

@@ -38,13 +38,16 @@ func (c *change) expand(k kernel.Expand) error {
 	if err != nil {
 		return err
 	}
-	if !row.Place.Unexpanded() {
+	if !row.Place.Unexpanded() || row.Held() {
 		return c.existing(row)
 	}
 	if !row.Ready() {
 		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot be expanded", row.ID, row.State)
 	}
 	run := *row
+	if held, err := c.hold(&run); held || err != nil {
+		return err
+	}
 	if len(k.Workers) == 0 {
 		if run, err = run.Skip(c.at, kernel.ByNoWorker, ""); err != nil {
 			return err

@@ -120,7 +120,7 @@ func (c *change) ringAll(d *kernel.Definition, misfires, onTime []*kernel.Run) e
 	return nil
 }
 
-// ring begins the run of a due time: at once, or when its jitter ends. The start deadline counts from the due time,
+// ring begins the run of a due time: at once, or when its jitter ends, unless something holds it. The start deadline counts from the due time,
 // or from a later start. A run that is past its deadline never starts.
 func (c *change) ring(d *kernel.Definition, run *kernel.Run) error {
 	start := d.Starts(run.Due)
@@ -131,7 +131,8 @@ func (c *change) ring(d *kernel.Definition, run *kernel.Run) error {
 		}
 	}
 	run.Moves = make([]kernel.Move, 0, 4)
-	begun, err := run.BeginAt(c.at, start)
+	why, until := c.held(run, d)
+	begun, err := run.BeginAt(c.at, start, why, until)
 	if err != nil {
 		return err
 	}

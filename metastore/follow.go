@@ -103,7 +103,7 @@ func withArgs(run *kernel.Run, args []byte) *kernel.Run {
 
 // stopped returns why a run that would follow another is Skipped, or "".
 func (c *change) stopped(d *kernel.Definition, run *kernel.Run) kernel.Cause {
-	switch p := d.Paused; {
+	switch {
 	case run.Depth > kernel.MaxDepth:
 		return kernel.ByDepth
 	case d.Policy.Disabled:
@@ -113,7 +113,7 @@ func (c *change) stopped(d *kernel.Definition, run *kernel.Run) kernel.Cause {
 	case d.Kind == kernel.Triggered: // held, see there
 	case c.global().RecurringDebug.On:
 		return kernel.ByDebug
-	case p != nil && (p.Until.IsZero() || p.Until.After(c.at)):
+	case d.Holds(c.at):
 		return kernel.ByPause
 	}
 	return ""

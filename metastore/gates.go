@@ -427,6 +427,9 @@ func (c *change) hand(ref kernel.Ref, tries int) {
 				continue
 			}
 		}
+		if held, err := c.hold(&run); held && err == nil {
+			continue
+		}
 		if full := c.full(&run, false); full != "" {
 			c.wait(full, &run)
 		} else {

@@ -161,17 +161,17 @@ func (c *change) bind(key string, id, digest jobs.ID) {
 		Digest: digest, Until: c.at.Add(kernel.IdempotencyLife)})
 }
 
-// held returns why a run that no person started has to wait now, and until when (zero: until it is released). d is
-// its job, or nil.
+// held returns why a run may not begin now, and until when (zero: until it is released). A run that is requested or
+// released by hand may. d is its job, or nil: the runs of a deleted job continue.
 func (c *change) held(run *kernel.Run, d *kernel.Definition) (why kernel.Cause, until time.Time) {
-	if run.Kind != kernel.Triggered || run.Origin.ByHand() {
+	if run.Origin.ByHand() || run.Forced {
 		return "", time.Time{}
-	}
-	if c.global().TriggeredDebug.On {
-		return kernel.ByDebug, time.Time{}
 	}
 	if d != nil && d.UID == run.Job && d.Holds(c.at) {
 		return kernel.ByPause, d.Paused.Until
+	}
+	if c.global().DebugOf(run.Kind).On {
+		return kernel.ByDebug, time.Time{}
 	}
 	return "", time.Time{}
 }
@@ -253,38 +253,7 @@ func (c *change) release(k kernel.Release) error {
 		}
 		return c.opened(row)
 	case run.State == jobs.Scheduled:
-		if start := run.Due; !k.Force {
-			if run.Cause == kernel.ByJitter {
-				start = run.RetryAt
-			}
-			if start.After(c.at) && !sabotage.Off(sabotage.NotEarly) {
-				return kernel.Refuse(jobs.Conflict, "run %s is due at %s, not yet", run.ID, start.Format("2006-01-02T15:04:05.000Z07:00"))
-			}
-		}
-		if why, until := c.held(&run, c.definition(run.Key)); why != "" && !k.Force {
-			if run.Cause == why && run.RetryAt.Equal(until) {
-				return c.existing(row)
-			}
-			run.Cause, run.RetryAt = why, until
-			c.store(&run, run.State)
-			return nil
-		}
-		if run, err = run.Enqueue(c.at); err != nil {
-			return err
-		}
-		c.tally(&run)
-		if !run.StartBy.IsZero() && c.at.After(run.StartBy) { // it never starts, and no run is replaced for it
-			if run, err = run.Skip(c.at, kernel.ByDeadline, ""); err != nil {
-				return err
-			}
-			c.store(&run, jobs.Enqueued)
-		} else if err := c.enter(&run, jobs.Enqueued); err != nil {
-			return err
-		}
-		if k.Force && c.byPerson() {
-			c.auditRun(&run, nil)
-		}
-		return nil
+		return c.wake(row, k.Force)
 	case run.State == jobs.Failed && !run.RetryAt.IsZero() && !run.Lingering:
 		if run.RetryAt.After(c.at) && !k.Force {
 			return kernel.Refuse(jobs.Conflict, "the retry of run %s is due at %s, not yet", run.ID, run.RetryAt.Format("2006-01-02T15:04:05.000Z07:00"))
@@ -303,6 +272,85 @@ func (c *change) release(k kernel.Release) error {
 		return nil
 	}
 	return c.existing(row)
+}
+
+// wake brings a Scheduled run to its gates, if nothing holds it. By force it comes there at once.
+func (c *change) wake(row *kernel.Run, force bool) error {
+	run, held := *row, row.Held()
+	if at := run.Wake(); !held && !force && at.After(c.at) && !sabotage.Off(sabotage.NotEarly) {
+		return kernel.Refuse(jobs.Conflict, "run %s is due at %s, not yet", run.ID, at.Format("2006-01-02T15:04:05.000Z07:00"))
+	}
+	run.Forced = run.Forced || force
+	missed := held && run.Origin.Automatic() && !run.Due.After(c.at)
+	switch why, until := c.held(&run, c.definition(run.Key)); {
+	case force:
+	case missed && run.Cause == kernel.ByPause && why != kernel.ByPause:
+		return c.unbegun(&run, kernel.ByPause) // as the due times of the pause
+	case why != "" && run.Cause == why && run.RetryAt.Equal(until):
+		return c.existing(row)
+	case why != "":
+		run.Cause, run.RetryAt = why, until
+		c.store(&run, run.State)
+		return nil
+	}
+	if !run.StartBy.IsZero() && c.at.After(run.StartBy) {
+		return c.unbegun(&run, kernel.ByDeadline)
+	}
+	if missed { // it makes up for its due time, and is not skipped for others that do
+		run.Late = true
+		if run.Terms.Overlap != jobs.OverlapReplace {
+			run.Terms.Overlap = jobs.OverlapQueue
+		}
+	}
+	if err := c.queue(&run); err != nil {
+		return err
+	}
+	if err := c.enter(&run, jobs.Enqueued); err != nil {
+		return err
+	}
+	if force && c.byPerson() {
+		c.auditRun(&run, nil)
+	}
+	return nil
+}
+
+// queue makes a Scheduled run Enqueued. It counts as due the first time.
+func (c *change) queue(run *kernel.Run) (err error) {
+	first := run.Queued.IsZero()
+	if *run, err = run.Enqueue(c.at); err == nil && first {
+		c.tally(run)
+	}
+	return err
+}
+
+// unbegun ends a Scheduled run that never begins. No run is replaced for it.
+func (c *change) unbegun(run *kernel.Run, why kernel.Cause) error {
+	if err := c.queue(run); err != nil {
+		return err
+	}
+	skipped, err := run.Skip(c.at, why, "")
+	if err == nil {
+		*run = skipped
+		c.store(run, jobs.Enqueued)
+	}
+	return err
+}
+
+// hold has a run that is Enqueued wait, without slots, if it is not to begin now, and reports whether it does.
+func (c *change) hold(run *kernel.Run) (bool, error) {
+	if run.State != jobs.Enqueued {
+		return false, nil // a run that has begun goes on
+	}
+	why, until := c.held(run, c.definition(run.Key))
+	if why == "" {
+		return false, nil
+	}
+	held, err := run.Hold(c.at, why, until)
+	if err == nil {
+		*run = held
+		c.leave(run, jobs.Enqueued)
+	}
+	return true, err
 }
 
 func (c *change) start(k kernel.Start) error {
@@ -329,6 +377,9 @@ func (c *change) start(k kernel.Start) error {
 	if !run.Ready() {
 		if run.Waits != "" && run.First && c.gate(run.Waits, &run).Rate.Max > 0 {
 			return c.existing(row) // this start has sent it there
+		}
+		if run.Held() && k.Attempt == run.Next() {
+			return c.existing(row) // as this start has found
 		}
 		return kernel.Refuse(jobs.Conflict, "run %s is %s and cannot start", run.ID, run.State)
 	}
@@ -357,6 +408,9 @@ func (c *change) start(k kernel.Start) error {
 			c.leave(&run, jobs.Enqueued)
 			return nil
 		}
+	}
+	if held, err := c.hold(&run); held || err != nil {
+		return err
 	}
 	if full := c.throttled(&run); full != "" {
 		c.yield(full, &run)

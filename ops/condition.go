@@ -77,7 +77,7 @@ func (c *conditioner) of(d *kernel.Definition) (list []Condition) {
 		{IsDisabled, d.Policy.Disabled},
 		{IsSuspended, c.global.Tenancy.Suspended.On},
 		{IsPaused, paused(d, now)},
-		{InDebug, debugOf(c.global, d.Kind).On},
+		{InDebug, c.global.DebugOf(d.Kind).On},
 		{IsStopped, !d.Stopped.IsZero()},
 		{Unserved, d.Stopped.IsZero() && !c.served(d)},
 		{IsFull, c.full[d.UID]},

@@ -61,7 +61,8 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate LiveRun
 		return done, done.after(err)
 	}
 	if fate == FinishLiveRuns {
-		return done, after(o.unhold(ctx, who, d))
+		_, err = o.unhold(ctx, who.onBehalf("deletion"), d, Resumption{}) // its pause cannot be ended any more
+		return done, after(err)
 	}
 	for fate == CancelLiveRuns { // runs that were created or moved meanwhile; no more can be created
 		n, err := o.cancelAll(ctx, who, d)
@@ -78,17 +79,6 @@ func (d Deleted) after(err error) error {
 	if d.Cancelled > 0 {
 		return after(err)
 	}
-	return err
-}
-
-// unhold releases runs that a pause of a deleted job held: that pause cannot be ended any more.
-func (o *Ops) unhold(ctx context.Context, who Who, d *kernel.Definition) error {
-	rows, err := o.heldBy(ctx, who, kernel.ByPause, d.Key)
-	if err != nil {
-		return err
-	}
-	rows = slices.DeleteFunc(rows, func(run *kernel.Run) bool { return run.Job != d.UID })
-	_, err = o.letGo(ctx, who.onBehalf("deletion"), rows, HeldRelease)
 	return err
 }
 

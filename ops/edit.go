@@ -150,7 +150,7 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *kernel.Definition, 
 	return err
 }
 
-// Pause pauses a job: due times are recorded in the ledger, and runs that programs enqueue are held back. Runs that an
+// Pause pauses a job: due times are recorded in the ledger, and runs that would begin are held back. Runs that an
 // earlier pause of the job holds follow this one, and wake when it ends.
 func (o *Ops) Pause(ctx context.Context, who Who, k kernel.Pause) (Job, error) {
 	before, err := o.definition(ctx, who, k.Key)
@@ -158,7 +158,7 @@ func (o *Ops) Pause(ctx context.Context, who Who, k kernel.Pause) (Job, error) {
 		return Job{}, err
 	}
 	job, err := o.change(ctx, who, k)
-	if err != nil || job.Kind != kernel.Triggered || before.Paused == nil {
+	if err != nil || before.Paused == nil {
 		return job, err
 	}
 	rows, err := o.heldBy(ctx, who, kernel.ByPause, k.Key)

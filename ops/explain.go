@@ -94,18 +94,10 @@ func (e *Explanation) held(g *kernel.Global, now time.Time) {
 		}
 		e.add("It is paused by %s %s%s.", named(p.By), until, reason(p))
 	}
-	debug := debugOf(g, e.Job.Kind)
+	debug := g.DebugOf(e.Job.Kind)
 	if debug.On {
 		e.add("Debug mode of %s jobs is on, by %s: only runs started by hand run.", e.Job.Kind, named(debug.By))
 	}
-}
-
-// debugOf returns the debug mode of a kind of job.
-func debugOf(g *kernel.Global, kind kernel.Kind) kernel.Debug {
-	if kind == kernel.Recurring {
-		return g.RecurringDebug
-	}
-	return g.TriggeredDebug
 }
 
 func named(actor string) string { return strings.TrimPrefix(actor, "person:") }

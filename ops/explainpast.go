@@ -92,7 +92,7 @@ func (e *Explanation) heldThen(then *pastPause, g *kernel.Global, at, now time.T
 	if then != nil {
 		e.add("It was paused at that time%s%s.", spell(then), reason(&then.Held))
 	}
-	debug := debugOf(g, e.Job.Kind)
+	debug := g.DebugOf(e.Job.Kind)
 	if debug.On && debug.At.Before(at) {
 		e.add("Debug mode of %s jobs was on at that time, by %s since %s.", e.Job.Kind, named(debug.By), clock(debug.At))
 	}

@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -56,5 +57,90 @@ func TestADeletedJobHoldsNothing(t *testing.T) {
 	}
 	if state, _ := d.state(id); state != jobs.Enqueued {
 		t.Errorf("its run is %s", state)
+	}
+}
+
+// holdTwo has a pause, or a debug mode, hold the runs of two due times of app.often: by what is done in between.
+func (d *fixture) holdTwo(hold kernel.Command) (ids [2]jobs.ID) {
+	d.t.Helper()
+	d.apply(kernel.Lead{Term: 1, Node: "n1"})
+	def, err := d.store.Definition(d.t.Context(), jobs.DefaultTenant, "app.often")
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	global, err := d.store.Global(d.t.Context(), jobs.DefaultTenant)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	first, second := d.now.Add(time.Minute), d.now.Add(2*time.Minute)
+	d.now = second.Add(time.Second)
+	d.apply(kernel.Fire{Key: def.Key, Job: def.UID, Revision: def.Revision, Global: global.Revision, Term: 1, From: def.Cursor,
+		To: second, Due: []time.Time{first, second}, Late: 1})
+	d.apply(hold)
+	for i, due := range []time.Time{first, second} {
+		ids[i] = kernel.DueID(jobs.DefaultTenant, def.UID, due, 0, 0)
+	}
+	d.apply(kernel.Start{ID: ids[1], Worker: "w1", Attempt: 1})
+	for _, id := range ids {
+		if state, _ := d.state(id); state != jobs.Scheduled {
+			d.t.Fatalf("it is %s, and its job is not to begin runs", state)
+		}
+	}
+	return ids
+}
+
+// Missed decides about the runs of due times that a pause held. Repeating it changes nothing.
+func TestMissedDecidesAboutHeldRuns(t *testing.T) {
+	for _, c := range []struct {
+		missed        ops.Missed
+		first, second jobs.State
+		let           ops.Let
+	}{
+		{"", jobs.Skipped, jobs.Skipped, ops.Let{Discarded: 2}},
+		{ops.MissedSkip, jobs.Skipped, jobs.Skipped, ops.Let{Discarded: 2}},
+		{ops.MissedOnce, jobs.Skipped, jobs.Enqueued, ops.Let{Released: 1, Discarded: 1}},
+		{ops.MissedReplay, jobs.Enqueued, jobs.Enqueued, ops.Let{Released: 2}},
+	} {
+		t.Run(string(c.missed), func(t *testing.T) {
+			d := newFixture(t)
+			ids := d.holdTwo(kernel.Pause{Key: "app.often"})
+			for n := range 2 {
+				_, let, err := d.Resume(t.Context(), ann, "app.often", ops.Resumption{Missed: c.missed})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if n == 0 && (let.Released != c.let.Released || let.Discarded != c.let.Discarded) {
+					t.Errorf("%d released, %d discarded, want %+v", let.Released, let.Discarded, c.let)
+				}
+				for i, want := range []jobs.State{c.first, c.second} {
+					if state, _ := d.state(ids[i]); state != want {
+						t.Errorf("run %d is %s, want %s", i, state, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// The end of a debug mode of recurring jobs needs a decision about what it holds, and leaves that of triggered jobs.
+func TestDebugOfRecurringJobsHoldsRuns(t *testing.T) {
+	d := newFixture(t)
+	ids := d.holdTwo(kernel.Configure{RecurringDebug: new(true), TriggeredDebug: new(true)})
+	work := d.apply(kernel.Create{ID: jobs.NewID(d.now), Key: "app.work"}).ID
+	off := kernel.Configure{RecurringDebug: new(false)}
+	if _, err := d.Configure(t.Context(), ann, off, ""); !errors.Is(err, jobs.Conflict) {
+		t.Fatalf("without a decision: %v", err)
+	}
+	done, err := d.Configure(t.Context(), ann, off, ops.HeldRelease)
+	if err != nil || done.Released != 2 {
+		t.Fatalf("%d released: %v", done.Released, err)
+	}
+	for _, id := range ids {
+		if state, _ := d.state(id); state != jobs.Enqueued {
+			t.Errorf("a run of a due time is %s", state)
+		}
+	}
+	if state, _ := d.state(work); state != jobs.Scheduled {
+		t.Errorf("a run of a triggered job is %s", state)
 	}
 }

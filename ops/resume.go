@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"time"
 
@@ -10,7 +11,8 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Missed is what happens to due times of a recurring job that passed during a pause.
+// Missed is what happens to due times of a recurring job that passed during a pause, and to its runs that would have
+// begun meanwhile.
 type Missed string
 
 // The choices. The default is to skip them.
@@ -22,7 +24,7 @@ const (
 
 // Resumption is how a pause ends.
 type Resumption struct {
-	Held     Held   // for the runs of a triggered job that waited
+	Held     Held   // for the requested runs that waited
 	Missed   Missed // for the due times of a recurring job that passed
 	Parallel int    // max parallel runs of these; 0 = 1
 }
@@ -41,8 +43,8 @@ type Let struct {
 	Backfilled          Backfilled
 }
 
-// Resume ends a pause. The runs that it held back start, oldest first, or are discarded; the default is to start them.
-// Repeating it continues an interrupted one.
+// Resume ends a pause. The requested runs that it held back start, oldest first, or are discarded; the default is to
+// start them. Missed decides about those of due times. Repeating it continues an interrupted one.
 func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (Job, Let, error) {
 	var let Let
 	if err := r.check(); err != nil {
@@ -52,16 +54,48 @@ func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (
 		return o.resumeMissed(ctx, who, key, r)
 	}
 	job, err := o.change(ctx, who, kernel.Resume{Key: key})
-	if err != nil || job.Kind != kernel.Triggered {
+	if err != nil {
 		return job, let, err
 	}
-	// The pause has ended by now, so no further run is held while we walk.
-	rows, err := o.heldBy(ctx, who, kernel.ByPause, key)
-	if err != nil {
-		return job, let, after(err)
-	}
-	let, err = o.letGo(ctx, who.onBehalf("resume"), rows, r.Held)
+	let, err = o.unhold(ctx, who.onBehalf("resume"), job.Definition, r)
 	return job, let, after(err)
+}
+
+// unhold has the runs that the pause of a job held go on, or end. The pause is over, so no further run is held meanwhile.
+func (o *Ops) unhold(ctx context.Context, who Who, d *kernel.Definition, r Resumption) (Let, error) {
+	rows, err := o.heldBy(ctx, who, kernel.ByPause, d.Key)
+	if err != nil {
+		return Let{}, err
+	}
+	var missed []*kernel.Run
+	now := o.Now()
+	others := slices.DeleteFunc(rows, func(run *kernel.Run) bool {
+		due := run.Origin.Automatic() && !run.Due.After(now)
+		if due && run.Job == d.UID {
+			missed = append(missed, run)
+		}
+		return due || run.Job != d.UID
+	})
+	slices.SortFunc(missed, func(a, b *kernel.Run) int { return a.Due.Compare(b.Due) })
+	starts := 0
+	switch r.Missed {
+	case MissedOnce:
+		starts = min(1, len(missed))
+	case MissedReplay:
+		starts = len(missed)
+	}
+	let, err := o.letGo(ctx, who, others, r.Held)
+	if err != nil {
+		return let, err
+	}
+	skip := len(missed) - starts
+	n, err := o.release(ctx, who, missed[:skip], false) // the rules skip them
+	if let.Discarded += n; err != nil {
+		return let, err
+	}
+	n, err = o.release(ctx, who, missed[skip:], true)
+	let.Released += n
+	return let, err
 }
 
 // resumeMissed ends the pause of a recurring job and creates runs for missed due times, the first part in the same
@@ -96,6 +130,14 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	}
 	job := o.job(results[0].Definition(), global, 1)
 	job.Conditions, job.Known = standing.of(job.Definition), true
+	if f.all > 0 && r.Missed == MissedOnce {
+		r.Missed = MissedSkip // a due time of the ledger is the newest
+	}
+	filled := let.Backfilled
+	if let, err = o.unhold(ctx, who.onBehalf("resume"), job.Definition, r); err != nil {
+		return job, let, after(err)
+	}
+	let.Backfilled = filled
 	if err := o.warnFamily(ctx, &job); err != nil || len(parts) == 0 {
 		return job, let, after(err)
 	}

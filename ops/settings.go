@@ -10,7 +10,7 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Held is what happens to the runs that triggered debug mode holds back, once it is switched off.
+// Held is what happens to the runs that a debug mode holds back, once it is switched off.
 type Held string
 
 // The choices. Without one, the change is refused while there are held runs.
@@ -38,14 +38,14 @@ func (o *Ops) Settings(ctx context.Context, who Who) (*kernel.Global, error) {
 	return o.store.Global(ctx, who.tenant())
 }
 
-// HeldBack counts the runs that triggered debug mode holds back.
-func (o *Ops) HeldBack(ctx context.Context, who Who) (int, error) {
-	held, err := o.heldBack(ctx, who)
+// HeldBack counts the runs that the debug modes of these kinds of jobs hold back.
+func (o *Ops) HeldBack(ctx context.Context, who Who, kinds ...kernel.Kind) (int, error) {
+	held, err := o.heldBack(ctx, who, kinds)
 	return len(held), err
 }
 
-// Configure changes the settings of all jobs of the tenant. Switching triggered debug mode off is refused while it
-// holds runs, unless held is set. Repeating it continues an interrupted one.
+// Configure changes the settings of all jobs of the tenant. Switching a debug mode off is refused while it holds runs,
+// unless held is set. Repeating it continues an interrupted one.
 func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held Held) (Configured, error) {
 	if err := k.Check(); err != nil {
 		return Configured{}, err
@@ -67,8 +67,8 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 	if err != nil {
 		return Configured{}, err
 	}
-	if off && held == "" {
-		n, err := o.HeldBack(ctx, who)
+	if held == "" {
+		n, err := o.HeldBack(ctx, who, off...)
 		if err != nil {
 			return Configured{}, err
 		}
@@ -81,11 +81,11 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 		return Configured{}, err
 	}
 	done := Configured{Global: effect.Global}
-	if !off || held == "" {
+	if held == "" {
 		return done, nil
 	}
 	// The mode is off by now, so no further run is held while we walk.
-	rows, err := o.heldBack(ctx, who)
+	rows, err := o.heldBack(ctx, who, off)
 	if err != nil {
 		return done, after(err)
 	}
@@ -93,24 +93,33 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 	return done, after(err)
 }
 
-// switchesOff reports whether a change switches triggered debug mode off.
-func (o *Ops) switchesOff(ctx context.Context, who Who, k kernel.Configure) (bool, error) {
-	if k.TriggeredDebug != nil {
-		return !*k.TriggeredDebug, nil
-	}
+// switchesOff returns the kinds of jobs whose debug modes a change switches off.
+func (o *Ops) switchesOff(ctx context.Context, who Who, k kernel.Configure) (kinds []kernel.Kind, err error) {
 	g, err := o.store.Global(ctx, who.tenant())
 	if err != nil {
-		return false, err
-	}
-	reset := slices.Contains(k.Reset, kernel.FieldTriggeredDebug)
-	if k.File == nil && !reset || g.Setter("", kernel.FieldTriggeredDebug) != nil && !reset {
-		return false, nil
+		return nil, err
 	}
 	file := &g.File
 	if k.File != nil {
 		file = k.File
 	}
-	return file.TriggeredDebug == nil || !*file.TriggeredDebug, nil
+	for _, m := range []struct {
+		kind         kernel.Kind
+		field        string
+		wanted, file *bool
+	}{
+		{kernel.Recurring, kernel.FieldRecurringDebug, k.RecurringDebug, file.RecurringDebug},
+		{kernel.Triggered, kernel.FieldTriggeredDebug, k.TriggeredDebug, file.TriggeredDebug},
+	} {
+		on := m.wanted
+		if on == nil && (slices.Contains(k.Reset, m.field) || k.File != nil && g.Setter("", m.field) == nil) {
+			on = new(m.file != nil && *m.file)
+		}
+		if on != nil && !*on {
+			kinds = append(kinds, m.kind)
+		}
+	}
+	return kinds, nil
 }
 
 // CheckDefaults checks defaults of jobs, and whether their time zone exists.
@@ -124,9 +133,13 @@ func CheckDefaults(s kernel.Settings) error {
 	return nil
 }
 
-// heldBack lists the runs that triggered debug mode holds back, oldest first.
-func (o *Ops) heldBack(ctx context.Context, who Who) ([]*kernel.Run, error) {
-	return o.heldBy(ctx, who, kernel.ByDebug, "")
+// heldBack lists the runs that the debug modes of these kinds of jobs hold back, oldest first.
+func (o *Ops) heldBack(ctx context.Context, who Who, kinds []kernel.Kind) ([]*kernel.Run, error) {
+	if len(kinds) == 0 {
+		return nil, nil
+	}
+	rows, err := o.heldBy(ctx, who, kernel.ByDebug, "")
+	return slices.DeleteFunc(rows, func(run *kernel.Run) bool { return !slices.Contains(kinds, run.Kind) }), err
 }
 
 // heldBy lists the Scheduled runs that something holds back, of one job or of all, oldest first.
@@ -151,19 +164,24 @@ func (o *Ops) heldBy(ctx context.Context, who Who, what kernel.Cause, of jobs.Ke
 // letGo releases or cancels held runs, on behalf of who, and returns their number. Runs that are also held for another
 // reason stay.
 func (o *Ops) letGo(ctx context.Context, who Who, rows []*kernel.Run, held Held) (Let, error) {
-	now := o.Now()
-	var batch []kernel.Envelope
-	for _, run := range rows {
-		switch {
-		case held == HeldDiscard:
-			batch = append(batch, o.envelope(who, kernel.Cancel{ID: run.ID}))
-		case !run.Due.After(now):
-			batch = append(batch, o.envelope(who, kernel.Release{ID: run.ID}))
-		}
-	}
-	n, err := o.send(ctx, who, batch)
 	if held == HeldDiscard {
+		n, err := o.eachOf(ctx, who, rows, func(id jobs.ID) kernel.Command { return kernel.Cancel{ID: id} })
 		return Let{Discarded: n}, err
 	}
+	n, err := o.release(ctx, who, rows, false)
 	return Let{Released: n}, err
+}
+
+// release releases held runs. By force they start, whatever holds them.
+func (o *Ops) release(ctx context.Context, who Who, rows []*kernel.Run, force bool) (int, error) {
+	return o.eachOf(ctx, who, rows, func(id jobs.ID) kernel.Command { return kernel.Release{ID: id, Force: force} })
+}
+
+// eachOf sends a command about each run, and returns how many were accepted.
+func (o *Ops) eachOf(ctx context.Context, who Who, rows []*kernel.Run, do func(jobs.ID) kernel.Command) (int, error) {
+	batch := make([]kernel.Envelope, len(rows))
+	for i, run := range rows {
+		batch[i] = o.envelope(who, do(run.ID))
+	}
+	return o.send(ctx, who, batch)
 }

@@ -348,12 +348,11 @@ func (u *UI) banners(ctx context.Context, who ops.Who) []debugBanner {
 		return nil // the page itself shows it
 	}
 	var list []debugBanner
-	if global.RecurringDebug.On {
-		list = append(list, debugBanner{Kind: "recurring", Debug: global.RecurringDebug})
-	}
-	if global.TriggeredDebug.On {
-		held, _ := u.ops.HeldBack(ctx, who)
-		list = append(list, debugBanner{Kind: "triggered", Debug: global.TriggeredDebug, Held: held})
+	for _, kind := range []kernel.Kind{kernel.Recurring, kernel.Triggered} {
+		if debug := global.DebugOf(kind); debug.On {
+			held, _ := u.ops.HeldBack(ctx, who, kind)
+			list = append(list, debugBanner{Kind: kind.String(), Debug: debug, Held: held})
+		}
 	}
 	return list
 }

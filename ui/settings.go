@@ -76,11 +76,14 @@ func (u *UI) settingsAnswer(ctx context.Context, v visitor, add func(*settingsPa
 	p := settingsPage{visitor: v, Misfire: shortDuration(global.Late()), Default: shortDuration(kernel.DefaultMisfireAfter), Limits: kernel.LimitsText(global.AppLimits), Budget: global.Budget().String(), NewJobs: cmp.Or(global.NewJobs, kernel.NewEnabled), Names: kernel.DefaultFields(),
 		About: u.about, Purging: u.ops.Cleaning(v.Who), Purged: global.Purged, Leader: u.ops.Live().Leader(), Go: runtime.Version(), Revision: global.Revision,
 		Modes: []debugMode{
-			{Kind: "recurring", Debug: global.RecurringDebug, Does: "Recurring jobs do not fire. Their due times go to the ledger and do not run later."},
+			{Kind: "recurring", Debug: global.RecurringDebug, Does: "Recurring jobs do not fire. Their due times go to the ledger and do not run later. Runs that have not begun are held."},
 			{Kind: "triggered", Debug: global.TriggeredDebug, Does: "Runs enqueued by code are accepted and held until the mode is switched off."},
 		}}
-	if global.TriggeredDebug.On {
-		if p.Modes[1].Held, err = u.ops.HeldBack(ctx, v.Who); err != nil {
+	for i, kind := range []kernel.Kind{kernel.Recurring, kernel.Triggered} {
+		if !global.DebugOf(kind).On {
+			continue
+		}
+		if p.Modes[i].Held, err = u.ops.HeldBack(ctx, v.Who, kind); err != nil {
 			return answer{}, err
 		}
 	}

@@ -168,7 +168,7 @@ func TestHolds(t *testing.T) {
 		{Definition{Kind: Triggered, Paused: &Held{}}, true},
 		{Definition{Kind: Triggered, Paused: &Held{Until: noon.Add(1)}}, true},
 		{Definition{Kind: Triggered, Paused: &Held{Until: noon}}, false},
-		{Definition{Kind: Recurring, Paused: &Held{}}, false},
+		{Definition{Kind: Recurring, Paused: &Held{}}, true},
 	} {
 		if got := c.d.Holds(noon); got != c.want {
 			t.Errorf("%+v holds: %v", c.d, got)

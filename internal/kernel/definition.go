@@ -348,15 +348,14 @@ func (d *Definition) HandlerKey() jobs.Key {
 // Gone reports whether the job has been deleted.
 func (d *Definition) Gone() bool { return !d.Deleted.IsZero() }
 
-// Holds reports whether new runs of a triggered job wait at a time, because it is paused.
+// Holds reports whether the job is paused at a time: no run begins then, but those that are requested by hand.
 func (d *Definition) Holds(at time.Time) bool {
-	return d.Kind == Triggered && d.Paused != nil && (d.Paused.Until.IsZero() || d.Paused.Until.After(at))
+	return d.Paused != nil && (d.Paused.Until.IsZero() || d.Paused.Until.After(at))
 }
 
 // Idle reports whether a pause, a debug mode or the like keeps the job from beginning a run ahead of its due time.
 func (d *Definition) Idle(g *Global, at time.Time) bool {
-	p := d.Paused
-	return d.Policy.Disabled || g.Tenancy.Suspended.On || g.RecurringDebug.On || p != nil && (p.Until.IsZero() || p.Until.After(at))
+	return d.Policy.Disabled || g.Tenancy.Suspended.On || g.RecurringDebug.On || d.Holds(at)
 }
 
 // Silent returns why a due time of the job becomes part of a ledger range ("" = it fires).

@@ -59,6 +59,14 @@ type Global struct {
 	Purged time.Time
 }
 
+// DebugOf returns the debug mode of a kind of job.
+func (g *Global) DebugOf(kind Kind) Debug {
+	if kind == Recurring {
+		return g.RecurringDebug
+	}
+	return g.TriggeredDebug
+}
+
 // File is what the configuration file of a server sets; nil = nothing. Settings of users override it until they are
 // reset.
 type File struct {

@@ -99,7 +99,7 @@ type Run struct {
 	Failures uint32    // attempts that used up a retry
 	Losses   uint32    // attempts whose worker was lost
 	Unbegun  uint32    // attempts whose worker was lost before it reported that they had begun
-	RetryAt  time.Time // Failed: when the retry is due; zero = at once. Held by a pause: when that ends; zero = when resumed. Spread: when it may start
+	RetryAt  time.Time // Failed: when the retry is due; zero = at once. Held by a pause: when that ends; zero = when resumed. Jitter: when it may start
 
 	Gates     []string // the gates at which it needs a slot, in key order
 	Holds     bool     // it holds its slots
@@ -123,6 +123,7 @@ type Run struct {
 	Opens    time.Time // when the gate that it waits at opens by its rate; set on the first run there
 	Late     bool      // it makes up for a due time that has passed: it never takes a slot that a due time on time needs
 	Reserved bool      // it waits, and holds its slots at the gates of its arguments meanwhile
+	Forced   bool      // it was released by force: no pause and no debug mode holds it any more
 	Depth    uint8     // length of its chain of parent runs; see MaxDepth
 	Budgeted uint8     // of the retry that it waits for: how many budgets have admitted it, the job's and the tenant's
 	Feedback *Feedback // reports of another system; nil = none are expected. Shared, never changed
@@ -241,20 +242,35 @@ func (run Run) Begin(at time.Time, held Cause, until time.Time) (Run, error) {
 	case run.Due.After(at):
 		return run.to(jobs.Scheduled, "", at, run.Actor, "")
 	case held != "":
-		run.RetryAt = until
-		return run.to(jobs.Scheduled, held, at, run.Actor, "")
+		return run.Hold(at, held, until)
 	}
 	return run.Enqueue(at)
 }
 
-// BeginAt makes a new run of a schedule Scheduled until start, or Enqueued: its due time may be before that, or after.
-func (run Run) BeginAt(at, start time.Time) (Run, error) {
+// BeginAt makes a new run of a schedule Scheduled (until start, or held until a time) or Enqueued: its due time may be
+// before that, or after.
+func (run Run) BeginAt(at, start time.Time, held Cause, until time.Time) (Run, error) {
 	run.Created = at
-	if start.After(at) {
+	switch {
+	case start.After(at):
 		run.RetryAt = start
 		return run.to(jobs.Scheduled, ByJitter, at, run.Actor, "")
+	case held != "":
+		return run.Hold(at, held, until)
 	}
 	return run.Enqueue(at)
+}
+
+// Hold makes a run that is new, or that would begin now, Scheduled: it is held until a time, or if that is zero until it
+// is released. The caller has it give up its slots.
+func (run Run) Hold(at time.Time, why Cause, until time.Time) (Run, error) {
+	run.RetryAt = until
+	return run.to(jobs.Scheduled, why, at, run.Actor, "")
+}
+
+// Held reports whether a pause or a debug mode holds the run, or held it until it is released.
+func (run *Run) Held() bool {
+	return run.State == jobs.Scheduled && (run.Cause == ByPause || run.Cause == ByDebug)
 }
 
 // Enqueue makes a new or a Scheduled run Enqueued. The caller decides whether it holds slots.

@@ -13,7 +13,7 @@ const New jobs.State = 0
 var edges = [...][]jobs.State{
 	New:             {jobs.Scheduled, jobs.Enqueued},
 	jobs.Scheduled:  {jobs.Enqueued, jobs.Cancelled},
-	jobs.Enqueued:   {jobs.Processing, jobs.Skipped, jobs.Cancelled},
+	jobs.Enqueued:   {jobs.Processing, jobs.Scheduled, jobs.Skipped, jobs.Cancelled},
 	jobs.Processing: {jobs.Succeeded, jobs.Failed, jobs.Cancelled},
 	jobs.Failed:     {jobs.Processing, jobs.Terminated, jobs.Cancelled},
 	jobs.Succeeded:  nil,
@@ -77,8 +77,8 @@ const (
 	ByOverlap  Cause = "overlap"        // Skipped: no free slot, and overlap is skip
 	ByDeadline Cause = "start deadline" // Skipped: not started in time
 	ByDisabled Cause = "disabled"       // Skipped: the job is disabled
-	ByDebug    Cause = "debug"          // Scheduled: held until debug mode ends
-	ByPause    Cause = "paused"         // Scheduled: held until the job is resumed
+	ByDebug    Cause = "debug"          // Scheduled: held until debug mode ends. Skipped: it would follow another run
+	ByPause    Cause = "paused"         // Scheduled: held until the job is resumed. Skipped: its due time is of a pause
 	ByPerson   Cause = "request"        // Cancelled: on request
 	ByNoWorker Cause = "no worker"      // Skipped: a broadcast, and no worker was online that may take it
 	ByJitter   Cause = "jitter"         // Scheduled: due, and its start is spread

@@ -79,7 +79,7 @@ func wireRun(c *coder, run *Run) {
 
 // wireRare is the fields that most runs do not have: one byte says so.
 func wireRare(c *coder, run *Run) {
-	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Late || run.Reserved || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0 || run.Occasion != "" || !run.Batch.IsZero()
+	has := len(run.Faults) > 0 || !run.Opens.IsZero() || run.Late || run.Reserved || run.Forced || run.Budgeted > 0 || run.Terms.Failing != nil || run.Depth > 0 || run.Feedback != nil || run.Handler != "" || run.Execution > 0 || run.Work != "" || run.Unbegun > 0 || run.Occasion != "" || !run.Batch.IsZero()
 	c.bool(&has)
 	if !has {
 		return
@@ -88,6 +88,7 @@ func wireRare(c *coder, run *Run) {
 	c.time(&run.Opens)
 	c.bool(&run.Late)
 	c.bool(&run.Reserved)
+	c.bool(&run.Forced)
 	number(c, &run.Budgeted)
 	some(c, &run.Terms.Failing, wireFailing)
 	number(c, &run.Depth)

@@ -140,9 +140,33 @@ func invariants(t *testing.T, before, after rows) {
 	chained(t, after)
 	kept(t, after, waiting)
 	limited(t, before, after, at)
+	begun(t, before, after, at)
 	for ref, n := range taken {
 		if after[ref] == nil && n > 0 {
 			t.Errorf("gate %s has no row, and %d slots are held", ref.Name, n)
+		}
+	}
+}
+
+// begun checks that no run has begun that something held, before the commit and after it.
+func begun(t *testing.T, before, after rows, at time.Time) {
+	t.Helper()
+	for ref, row := range after {
+		run, ok := row.(*kernel.Run)
+		if !ok || run.State != jobs.Processing || run.Origin.ByHand() || run.Forced {
+			continue
+		}
+		if old, ok := before[ref].(*kernel.Run); ok && !old.Waiting() {
+			continue // it goes on
+		}
+		job := kernel.DefinitionRef(run.Tenant, run.Key)
+		was, ok := before[job].(*kernel.Definition)
+		if is, still := after[job].(*kernel.Definition); ok && still && was.UID == run.Job && is.UID == run.Job && was.Paused == is.Paused && is.Holds(at) {
+			t.Errorf("run %s of %s began, and its job is paused", run.ID, run.Key)
+		}
+		g, ok := before[kernel.GlobalRef(run.Tenant)].(*kernel.Global)
+		if is, still := after[kernel.GlobalRef(run.Tenant)].(*kernel.Global); ok && still && g.DebugOf(run.Kind).On && g.DebugOf(run.Kind) == is.DebugOf(run.Kind) {
+			t.Errorf("run %s of %s began, and a debug mode is on", run.ID, run.Key)
 		}
 	}
 }

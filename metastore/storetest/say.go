@@ -128,6 +128,7 @@ func (tl *telling) sayRun(run *kernel.Run) string {
 	p.add(run.Waits != "", "waits at %s", run.Waits)
 	p.time("which opens", run.Opens)
 	p.add(run.Reserved, "keeps its slots by argument")
+	p.add(run.Forced && !run.State.Final(), "forced")
 	p.add(run.Holds, "holds %s", strings.Join(run.Gates, " "))
 	p.add(run.Lingering, "lingering")
 	p.add(run.Code() != "", "code %s", run.Code())

@@ -398,7 +398,7 @@ func (a *asker) jobsResume() *cobra.Command {
 	c.Flags().StringVar(&missed, "missed", "", "past due times of a recurring job: skip (the default), once (run the newest) or replay (run each)")
 	c.Flags().IntVar(&parallel, "parallel", 0, "max parallel runs of --missed (default 1)")
 	complete(c, "missed", choices("skip", "once", "replay"))
-	c.Flags().StringVar(&held, "held", "", "waiting runs of a triggered job: release (the default) or discard")
+	c.Flags().StringVar(&held, "held", "", "requested runs that wait: release (the default) or discard")
 	complete(c, "held", choices("release", "discard"))
 	m.addFlags(a, c, "jobs", "app", "tag", "match", "kind")
 	return c

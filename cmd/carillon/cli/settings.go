@@ -279,7 +279,7 @@ func (a *asker) settingsReset() *cobra.Command {
 			return a.configure(ctx, body, held)
 		})}
 	c.Flags().StringVar(&app, "app", "", "reset the defaults of the jobs of this app")
-	c.Flags().StringVar(&held, "held", "", "held runs, if this switches triggered debug mode off: release or discard")
+	c.Flags().StringVar(&held, "held", "", "held runs, if this switches a debug mode off: release or discard")
 	complete(c, "held", choices("release", "discard"))
 	return c
 }
