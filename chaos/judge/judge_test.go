@@ -295,6 +295,22 @@ func TestBreaches(t *testing.T) {
 			r.State, r.Attempt, r.Moves, r.Ended, r.Result = "Enqueued", 0, r.Moves[:1], none, nil
 			l.hush()
 		}},
+		{"a run is held, and its job is not paused", []string{Stuck}, func(l *life) {
+			r := l.quietly(looseJob)
+			l.unwrite(func(line *Line) bool { return line.Run == r.ID })
+			l.unlook(r.ID)
+			r.State, r.Cause, r.Attempt, r.Ended, r.Result = "Scheduled", "paused", 0, none, nil
+			r.Moves = append(r.Moves[:1:1], Move{State: "Scheduled", Cause: "paused", At: r.Moves[0].At})
+			l.hush()
+		}},
+		{"a run is skipped for a pause that nobody asked for", []string{Lost}, func(l *life) {
+			r := l.quietly(looseJob)
+			l.unwrite(func(line *Line) bool { return line.Run == r.ID })
+			l.unlook(r.ID)
+			r.State, r.Cause, r.Attempt, r.Result = "Skipped", "paused", 0, nil
+			r.Moves = append(r.Moves[:1:1], Move{State: "Skipped", Cause: "paused", At: r.Ended})
+			l.hush()
+		}},
 		{"the leader had lost a ready run", []string{Forgotten}, func(l *life) { l.c.Setup.Repairs = 1 }},
 		{"a run of a dead worker is Processing for ever", []string{Stuck}, func(l *life) {
 			r := l.orphaned(1)

@@ -11,7 +11,7 @@ import (
 var steps = map[string][]string{
 	"":           {"Scheduled", "Enqueued"},
 	"Scheduled":  {"Enqueued", "Cancelled"},
-	"Enqueued":   {"Processing", "Skipped", "Cancelled"},
+	"Enqueued":   {"Processing", "Scheduled", "Skipped", "Cancelled"},
 	"Processing": {"Succeeded", "Failed", "Cancelled"},
 	"Failed":     {"Processing", "Terminated", "Cancelled"},
 	"Succeeded":  {},
@@ -113,6 +113,9 @@ func (j *judge) judgeEnd(r *Run) {
 		if r.State == "Scheduled" && r.Due.UnixNano() > now || r.State == "Failed" && r.RetryAt.UnixNano() > now && !r.RetryAt.IsZero() {
 			return
 		}
+		if t := j.jobs[r.Key]; r.State == "Scheduled" && r.Cause == "paused" && t != nil && t.mayBePaused(now) {
+			return // until its job is resumed
+		}
 		j.v.found(Stuck, Finding{Job: r.Key, Run: r.ID, Due: dueStamp(r.Due), Expected: "a final state in the end", Found: r.State + " " + r.Cause, Evidence: j.witnesses(r.ID)})
 		return
 	}
@@ -129,6 +132,8 @@ func (j *judge) judgeEnd(r *Run) {
 		lost("its turn: runs of this job wait for a slot")
 	case r.State == "Skipped" && r.Cause == "disabled" && !any(func(s *Spec) bool { return s.Disabled }) && !j.jobs[r.Key].edited(r.Due.UnixNano(), r.Ended.UnixNano()):
 		lost("to run: no client disabled its job")
+	case r.State == "Skipped" && r.Cause == "paused" && !j.jobs[r.Key].pausedBy(r.Ended.UnixNano()+j.unsure(r.Ended.UnixNano())):
+		lost("to run: no client paused its job")
 	case r.State == "Cancelled" && !slices.ContainsFunc(j.ops[r.ID], func(o *Op) bool { return o.What == Cancel && o.Outcome != Refused }) && j.jobs[r.Key].gone() == 0:
 		lost("to run: no client cancelled it")
 	case r.State == "Terminated" && (r.Cause == "error" || r.Cause == "timeout"):

@@ -137,6 +137,17 @@ func (t *timeline) silent(at, slack int64) (surely, pause, disable bool) {
 	return all || !slices.Contains(paused, false), pause, disable
 }
 
+// mayBePaused reports whether the job is possibly paused at a time.
+func (t *timeline) mayBePaused(at int64) bool {
+	_, pause, _ := t.silent(at, 0)
+	return pause
+}
+
+// pausedBy reports whether a client may have paused the job by then.
+func (t *timeline) pausedBy(at int64) bool {
+	return slices.ContainsFunc(t.pauses, func(o *Op) bool { return o.What == Pause && o.Invoked.Wall <= at })
+}
+
 // edited reports whether a client may have changed the job between two times.
 func (t *timeline) edited(from, to int64) bool {
 	return slices.ContainsFunc(t.ops, func(o *Op) bool {
