@@ -41,8 +41,8 @@ func (i *WorkerInfo) Serves(d *kernel.Definition) bool {
 	return i.Lacks(d.HandlerKey(), d.Policy.Work(), nil) == ""
 }
 
-// Lacks returns what a worker lacks for a run of a handler, or of work (kernel.Run.Work), in short ("the tag gpu"), or "". It ignores which worker the
-// run is for, and whether it has room.
+// Lacks returns what a worker lacks for a run of a handler, or of work (kernel.Run.Work), in short ("the tag gpu"), or
+// "". It ignores which worker the run is for, and whether it has room.
 func (i *WorkerInfo) Lacks(handler jobs.Key, work string, p *kernel.Place) string {
 	version, has := i.Keys[handler]
 	switch {

@@ -13,7 +13,8 @@ import (
 
 // CatchUp decides all due times up to now of all recurring jobs by one policy, instead of their own: for a store that
 // has missed a stretch of time as a whole, such as one restored from a backup. None of them is on time, whatever the
-// tenant's misfireAfter. No node may lead meanwhile; the term is one that the store has seen. It returns how many due times became runs and how many are in the ledger as missed.
+// tenant's misfireAfter. No node may lead meanwhile; the term is one that the store has seen. It returns how many due
+// times became runs and how many are in the ledger as missed.
 func CatchUp(ctx context.Context, store metastore.Full, term uint64, by jobs.Misfire, now time.Time) (fired int, missed uint64, err error) {
 	err = metastore.EachChange(ctx, store, 0, func(part []*kernel.Definition) error {
 		for _, d := range part {

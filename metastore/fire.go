@@ -120,8 +120,8 @@ func (c *change) ringAll(d *kernel.Definition, misfires, onTime []*kernel.Run) e
 	return nil
 }
 
-// ring begins the run of a due time: at once, or when its jitter ends, unless something holds it. The start deadline counts from the due time,
-// or from a later start. A run that is past its deadline never starts.
+// ring begins the run of a due time: at once, or when its jitter ends, unless something holds it. The start deadline
+// counts from the due time, or from a later start. A run that is past its deadline never starts.
 func (c *change) ring(d *kernel.Definition, run *kernel.Run) error {
 	start := d.Starts(run.Due)
 	if within := d.Policy.StartWithin; within > 0 {

@@ -19,6 +19,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/memstore"
+	"github.com/carillon-scheduler/carillon/ops"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -129,6 +130,16 @@ func (c *System) Do(k kernel.Command) kernel.Effect {
 	}
 	synctest.Wait()
 	return r.Effect
+}
+
+// Resume ends a pause, as the button of the page does.
+func (c *System) Resume(key jobs.Key) {
+	c.t.Helper()
+	who := ops.Who{Actor: "person:test", Role: ops.Operator}
+	if _, _, err := ops.New(ops.Config{Store: c.Store}).Resume(c.t.Context(), who, key, ops.Resumption{}); err != nil {
+		c.t.Fatalf("resume %s: %v", key, err)
+	}
+	synctest.Wait()
 }
 
 // Runs returns all runs of a job, by due time.

@@ -50,8 +50,8 @@ func (c *Carillon) Pause(key jobs.Key, reason string) {
 	c.system.Do(kernel.Pause{Key: key, Reason: reason})
 }
 
-// Resume resumes a paused job.
-func (c *Carillon) Resume(key jobs.Key) { c.system.Do(kernel.Resume{Key: key}) }
+// Resume resumes a paused job, as a user would: requested runs that waited start, and due times of the pause have no run.
+func (c *Carillon) Resume(key jobs.Key) { c.system.Resume(key) }
 
 // Runs returns all runs of a job, by due time.
 func (c *Carillon) Runs(key jobs.Key) []jobs.Run {

@@ -133,6 +133,20 @@ func TestRetriesAndPausesInVirtualTime(t *testing.T) {
 		if len(missed) != 1 || missed[0].Count != 10 || missed[0].Reason != "paused" {
 			t.Errorf("missed %+v", missed)
 		}
+		c.Pause("charge", "the bank is closed")
+		if run, err = jobs.Trigger[charge]("charge").Enqueue(t.Context(), c, charge{"c9"}); err != nil {
+			t.Fatal(err)
+		}
+		c.Pass(time.Hour)
+		if runs := c.Runs("charge"); runs[len(runs)-1].State != jobs.Scheduled {
+			t.Errorf("in a pause a requested run is %s", runs[len(runs)-1].State)
+		}
+		c.Resume("charge")
+		hour, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if r, err = c.Wait(hour, run.ID); err != nil || r.State != jobs.Succeeded {
+			t.Errorf("after a pause a requested run is %s: %v", r.State, err)
+		}
 		stop()
 		stop()
 	})
