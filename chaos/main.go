@@ -14,6 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -269,7 +270,28 @@ func (s *system) repairs() (n int) {
 	return n
 }
 
-// rest has the clients end, stops recurring jobs and waits until no run lives.
+// held is how many runs wait until their jobs are resumed.
+func (s *system) held(ctx context.Context) (n int, err error) {
+	for next := ""; ; {
+		var page struct {
+			Items []api.Run
+			Next  string
+		}
+		if err := s.get(ctx, "/api/v1/runs?state=Scheduled&limit=200&cursor="+url.QueryEscape(next), &page); err != nil {
+			return 0, err
+		}
+		for i := range page.Items {
+			if page.Items[i].Cause == "paused" {
+				n++
+			}
+		}
+		if next = page.Next; next == "" {
+			return n, nil
+		}
+	}
+}
+
+// rest has the clients end, pauses recurring jobs and waits until no run lives but those that a pause holds.
 func (s *system) rest(ctx context.Context, history *judge.Writer, recurring []judge.Spec) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settle)
 	defer cancel()
@@ -307,6 +329,10 @@ func (s *system) rest(ctx context.Context, history *judge.Writer, recurring []ju
 	err := until(ctx, "all runs have come to an end", func(ctx context.Context) bool {
 		var o api.Overview
 		if s.get(ctx, "/api/v1/overview", &o) != nil {
+			return false
+		}
+		held, err := s.held(ctx)
+		if o.Runs["Scheduled"] -= held; err != nil {
 			return false
 		}
 		left.Store(&o.Runs)
