@@ -112,7 +112,7 @@ func (s *Sender) Send(ctx context.Context, t Target, m Message) Answer {
 	}
 	var from netip.AddrPort
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(got httptrace.GotConnInfo) {
-		from, _ = netip.ParseAddrPort(got.Conn.RemoteAddr().String()) // an invalid one is shown to nobody
+		from, _ = netip.ParseAddrPort(got.Conn.RemoteAddr().String()) // an invalid address is not shown
 	}})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, encoded.URL, bytes.NewReader(encoded.Body))
 	if err != nil {

@@ -56,7 +56,7 @@ type Config struct {
 	// Memory limits the memory of requests in process, as estimated from their bodies, and MemoryPerToken that of one
 	// token's requests; both at least LeastMemory. Default: 1 GiB and 512 MiB. Without Who, only Memory applies.
 	Memory, MemoryPerToken int64
-	// Refused gets what the limits of memory refuse; nil means nobody.
+	// Refused is called for each request that a memory limit refuses; nil = no call.
 	Refused func(jobs.Tenant, error)
 	// Logger gets internal errors; nil means discard.
 	Logger *slog.Logger

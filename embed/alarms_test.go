@@ -73,7 +73,7 @@ func TestAlarmReachesAWebhook(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if a.Sent[0].Status != 200 || a.Sent[0].Answer != "" { // the text of an inner address is shown to nobody
+	if a.Sent[0].Status != 200 || a.Sent[0].Answer != "" { // the response of a private address is not shown
 		t.Errorf("the record has %+v", a)
 	}
 	for _, path := range []string{"/alarm-targets", "/alarm-rules", "/alarms", "/alarms/1", "/audit"} {

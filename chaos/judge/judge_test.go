@@ -303,7 +303,7 @@ func TestBreaches(t *testing.T) {
 			r.Moves = append(r.Moves[:1:1], Move{State: "Scheduled", Cause: "paused", At: r.Moves[0].At})
 			l.hush()
 		}},
-		{"a run is skipped for a pause that nobody asked for", []string{Lost}, func(l *life) {
+		{"a run is skipped as paused, and its job was never paused", []string{Lost}, func(l *life) {
 			r := l.quietly(looseJob)
 			l.unwrite(func(line *Line) bool { return line.Run == r.ID })
 			l.unlook(r.ID)

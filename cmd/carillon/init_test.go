@@ -255,7 +255,7 @@ func TestContainersOfAProject(t *testing.T) {
 		t.Error("go.mod does not name the program that Containerfile builds")
 	}
 
-	// The server takes these settings, and what it listens on is what the worker is told.
+	// The server accepts these settings, and the worker gets the address on which it listens.
 	if bus := worker.Environment["BUS_ADDRESS"]; bus != "nats://"+server.Environment["CARILLON_NATS_ADDR"] {
 		t.Errorf("the worker connects to %s", bus)
 	}

@@ -356,7 +356,7 @@ func (s *Store) Node() string { return s.cfg.Node }
 
 // Close ends the store. What was acknowledged stays. It waits a moment for a database that does not answer.
 func (s *Store) Close() error {
-	time.AfterFunc(closeTime, s.cfg.wires.end) // those of calls, too, for which nobody waits any more
+	time.AfterFunc(closeTime, s.cfg.wires.end) // also those of abandoned calls
 	s.cancel()
 	s.duties.Wait()
 	s.leavePlace()

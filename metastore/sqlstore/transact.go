@@ -18,8 +18,8 @@ func transact(ctx context.Context, db *sql.DB, level sql.IsolationLevel, fn func
 	return bound(ctx, tx.Commit)
 }
 
-// bound calls what a driver does without a context. Once ctx ends nobody waits for it: what it did is unknown then, and
-// the end of its wire ends it.
+// bound calls what a driver does without a context. When ctx ends, bound returns without it: its outcome is
+// unknown then, and it ends with its connection.
 func bound(ctx context.Context, call func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- call() }()
