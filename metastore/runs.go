@@ -54,6 +54,11 @@ func (c *change) ask(k kernel.Create) error {
 	if err != nil {
 		return err
 	}
+	made, timed := kernel.MadeAt(k.ID)
+	if timed && made.Sub(c.at) > kernel.MaxAhead { // named stays a time that passes: see MayBeFinished
+		return kernel.Invalid("the time in ID %s is %s, more than %v after the server's time %s: make IDs with a clock that is right",
+			k.ID, stamp(made), kernel.MaxAhead, stamp(c.at))
+	}
 	if k.Idempotency != "" {
 		before, err := c.requested(k.Idempotency, k.Digest())
 		if err != nil {
@@ -128,7 +133,7 @@ func (c *change) ask(k kernel.Create) error {
 	if k.Idempotency != "" {
 		c.bind(k.Idempotency, run.ID, k.Digest())
 	}
-	if made, ok := kernel.MadeAt(run.ID); ok {
+	if timed {
 		c.named = max(c.named, made.UnixMilli())
 	}
 	cause, until := c.held(run, d)

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -35,7 +34,7 @@ func batchOf(ctx context.Context, from metastore.Reader, t jobs.Tenant, id jobs.
 
 // OpenBatch opens a batch and returns it. One with a name may be open already, or have ended.
 func (o *Ops) OpenBatch(ctx context.Context, who Who, k kernel.OpenBatch) (*kernel.Batch, error) {
-	if k.ID = jobs.NewID(time.Now()); k.Name != "" {
+	if k.ID = jobs.NewID(o.now()); k.Name != "" {
 		k.ID = kernel.BatchID(who.tenant(), k.Name)
 	}
 	if _, err := o.apply(ctx, who, k); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -43,7 +44,7 @@ func TestBulkThatWasPartlyDone(t *testing.T) {
 		{[]string{b}, jobs.NotFound, jobs.NotFound},
 	} {
 		d := newFixture(t)
-		o := ops.New(ops.Config{Store: &choosy{d.store, map[string]jobs.Code{b: c.refused}}})
+		o := ops.New(ops.Config{Store: &choosy{d.store, map[string]jobs.Code{b: c.refused}}, Now: func() time.Time { return d.now }})
 		var requests []kernel.Create
 		for _, args := range c.args {
 			requests = append(requests, kernel.Create{Key: "app.work", Args: []byte(args)})

@@ -2,7 +2,6 @@ package ops
 
 import (
 	"context"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -11,7 +10,7 @@ import (
 // CheckIn records a run that has started and ended elsewhere, and returns it. k.ID may be zero.
 func (o *Ops) CheckIn(ctx context.Context, who Who, k kernel.CheckIn) (Created, error) {
 	if k.ID.IsZero() {
-		k.ID = jobs.NewID(time.Now())
+		k.ID = jobs.NewID(o.now())
 	}
 	effect, err := o.apply(ctx, who, k)
 	if err != nil {

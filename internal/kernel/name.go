@@ -21,6 +21,10 @@ func CheckName(what, name string) error {
 	return nil
 }
 
+// MaxAhead is how far the time in the ID of a requested run may be ahead of the store's. Of all such times the latest
+// counts, so one ID of the year 9000 would have every later request of all tenants looked up in the archive.
+const MaxAhead = time.Hour
+
 // MadeAt returns when NewID made an ID, to a millisecond, by the clock it was given; false if something else made it.
 func MadeAt(id jobs.ID) (time.Time, bool) {
 	if id[6]>>4 != 7 {

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/metastore/sqlstore/sqltest"
+	"github.com/carillon-scheduler/carillon/metastore/storetest"
 )
 
 // both runs a test on both databases.
@@ -46,7 +47,10 @@ func register(key jobs.Key) kernel.Register {
 	return kernel.Register{App: "app", Worker: "w", Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Triggered}}
 }
 
-func create(key jobs.Key) kernel.Create { return kernel.Create{ID: jobs.NewID(time.Now()), Key: key} }
+// create names a run of the time at which the clocks of tests begin.
+func create(key jobs.Key) kernel.Create {
+	return kernel.Create{ID: jobs.NewID(storetest.NewClock().Now()), Key: key}
+}
 
 // A name that a database cannot take as text is refused by itself, and does not affect other commands of its commit.
 func TestNamesThatAreNoText(t *testing.T) {

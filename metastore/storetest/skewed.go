@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -54,6 +55,10 @@ func skewed(t *testing.T, h Harness) {
 			apply(kernel.Start{ID: k.ID, Worker: "w", Attempt: 1})
 			apply(kernel.Finish{ID: k.ID, Worker: "w", Attempt: 1, Outcome: kernel.OutcomeSuccess})
 		}
+	}
+	tooEarly := kernel.Create{ID: id(kernel.MaxAhead + time.Second), Key: "k"}
+	if r := h.Store.Apply(t.Context(), envelope(jobs.ID{9}, tooEarly))[0]; !errors.Is(r.Err, jobs.BadInput) {
+		t.Errorf("a request of a client whose clock is more than an hour ahead: %v, want bad input", r.Err)
 	}
 	for _, at := range []time.Duration{hold - time.Second, hold + time.Second, hold + 2*time.Second, 91 * time.Second, 130 * time.Second, time.Hour - 10*time.Second, time.Hour + 10*time.Second, 3 * time.Hour} {
 		h.Clock.Advance(now.Add(at).Sub(h.Clock.Now()))

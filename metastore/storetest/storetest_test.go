@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -97,7 +96,7 @@ func TestBulksAreOneAudit(t *testing.T) {
 		t.Helper()
 		var batch []kernel.Envelope
 		for _, name := range names {
-			batch = append(batch, envelope(name, kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge", Origin: kernel.FromPerson}))
+			batch = append(batch, envelope(name, kernel.Create{ID: jobs.NewID(h.Clock.Now()), Key: "charge", Origin: kernel.FromPerson}))
 		}
 		if err := failed(h.Store.Apply(t.Context(), batch)); err != nil {
 			t.Fatal(err)
