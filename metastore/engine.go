@@ -15,8 +15,8 @@ type Tx interface {
 	Get(kernel.Ref) kernel.Row
 	// First returns the run that is first at the gate: retries, then by priority, due time, id. Nil if none waits.
 	First(gate kernel.Ref) *kernel.Run
-	// Waiting is how many runs of a tenant are Scheduled or Enqueued.
-	Waiting(jobs.Tenant) int
+	// Live is how many live runs of a tenant are in a state.
+	Live(jobs.Tenant, jobs.State) int
 	// Put stores a row. A Tally is added to the stored one. A settled run leaves the live rows for the archive.
 	Put(kernel.Row)
 	// Delete removes a row; nothing happens if there is none.

@@ -108,7 +108,7 @@ func (c *change) stopped(d *kernel.Definition, run *kernel.Run) kernel.Cause {
 		return kernel.ByDepth
 	case d.Policy.Disabled:
 		return kernel.ByDisabled
-	case c.tx.Waiting(d.Tenant) >= cmp.Or(c.global().Tenancy.Limits.Waiting, kernel.MaxBeforeFollowers):
+	case c.tx.Live(d.Tenant, jobs.Scheduled)+c.tx.Live(d.Tenant, jobs.Enqueued) >= cmp.Or(c.global().Tenancy.Limits.Waiting, kernel.MaxBeforeFollowers):
 		return kernel.ByBacklog
 	case d.Kind == kernel.Triggered: // held, see there
 	case c.global().RecurringDebug.On:

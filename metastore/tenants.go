@@ -65,39 +65,70 @@ func (c *change) setTenant(k kernel.SetTenant) error {
 	switch {
 	case was.Deleted.On:
 		return kernel.Refuse(jobs.Conflict, "tenant %s is being deleted since %s: wait until it is gone", k.Name, stamp(was.Deleted.At))
-	case !k.Create && was.Since.IsZero():
+	case k.Create:
+		return c.createTenant(k, &g)
+	case was.Since.IsZero():
 		return noTenant(k.Name)
-	case k.Create && was.Since.IsZero():
-		is.Since, is.By = c.at, c.env.Actor
 	}
+	setTenancy(is, k)
+	if *is == was {
+		c.effect.Existing, c.effect.Global = true, row
+		return nil
+	}
+	c.tenancy(&g)
+	c.auditTenant(&g, &was)
+	return nil
+}
+
+// createTenant creates a tenant, with what makes it usable, or finds the one that the same command has created.
+func (c *change) createTenant(k kernel.SetTenant, g *kernel.Global) error {
+	in := *c.env
+	in.Tenant = k.Name
+	inside := change{tx: c.tx, env: &in, at: c.at, numbers: c.numbers}
+	if was := g.Tenancy; !was.Since.IsZero() {
+		setTenancy(&was, k)
+		if k.First == nil && was != g.Tenancy || k.First != nil && inside.token(k.First.ID) == nil {
+			return kernel.Refuse(jobs.Conflict, "tenant %s exists since %s", k.Name, stamp(was.Since))
+		}
+		c.effect.Existing, c.effect.Global = true, g
+		return nil
+	}
+	if err := c.countTenants(+1); err != nil {
+		return err
+	}
+	none := g.Tenancy
+	g.Tenancy.Since, g.Tenancy.By = c.at, c.env.Actor
+	setTenancy(&g.Tenancy, k)
+	c.tenancy(g)
+	c.auditTenant(g, &none)
+	for _, then := range k.Inside() {
+		in.Command = then
+		if err := inside.apply(); err != nil {
+			return err
+		}
+	}
+	c.effect.Global = inside.global()
+	return nil
+}
+
+func setTenancy(is *kernel.Tenancy, k kernel.SetTenant) {
 	if k.Title != nil {
 		is.Title = *k.Title
 	}
 	if k.Limits != nil {
 		is.Limits = *k.Limits
 	}
-	if *is == was {
-		c.effect.Existing, c.effect.Global = true, row
-		return nil
-	}
-	if k.Create && !was.Since.IsZero() {
-		return kernel.Refuse(jobs.Conflict, "tenant %s exists since %s", k.Name, stamp(was.Since))
-	}
-	if was.Since.IsZero() {
-		if err := c.countTenants(+1); err != nil {
-			return err
-		}
-	}
-	c.tenancy(&g)
-	before, after := fields{}, fields{}
+}
+
+func (c *change) auditTenant(g *kernel.Global, was *kernel.Tenancy) {
+	is, before, after := &g.Tenancy, fields{}, fields{}
 	if was.Title != is.Title {
 		put(before, after, "title", was.Title, is.Title)
 	}
 	if was.Limits != is.Limits {
-		put(before, after, "limits", limitsOf(&was), limitsOf(is))
+		put(before, after, "limits", limitsOf(was), limitsOf(is))
 	}
-	c.audit(tenantTarget(k.Name), before, after)
-	return nil
+	c.audit(tenantTarget(g.Tenant), before, after)
 }
 
 // countTenants counts them in the default tenant's Global.
@@ -153,6 +184,8 @@ func (c *change) deleteTenant(k kernel.DeleteTenant) error {
 		return nil
 	case !was.Suspended.On:
 		return kernel.Refuse(jobs.Conflict, "tenant %s is not suspended: suspend it first, with: carillon tenants suspend %s", k.Name, k.Name)
+	case c.tx.Live(k.Name, jobs.Processing) > 0: // their ends would be lost
+		return kernel.Refuse(jobs.Conflict, "tenant %s has runs under way (%d): wait for them, or cancel them", k.Name, c.tx.Live(k.Name, jobs.Processing))
 	}
 	g := *row
 	g.Tenancy.Deleted = kernel.Debug{On: true, By: c.env.Actor, At: c.at}

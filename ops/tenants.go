@@ -102,32 +102,23 @@ func (o *Ops) CreateTenant(ctx context.Context, who Who, want NewTenant) (t Tena
 	if !o.authenticates {
 		return t, "", kernel.Refuse(jobs.Conflict, "this server requires no authentication, so every caller is an admin of tenant %s: start it with authentication to create tenants", jobs.DefaultTenant)
 	}
-	defaults := kernel.Settings{Zone: &want.Zone}
 	if want.Zone != "" {
-		if err := CheckDefaults(defaults); err != nil {
+		if err := CheckDefaults(kernel.Settings{Zone: &want.Zone}); err != nil {
 			return t, "", err
 		}
 	}
-	set := kernel.SetTenant{Name: want.Name, Create: true, Title: &want.Title, Limits: &want.Limits}
+	set := kernel.SetTenant{Name: want.Name, Title: &want.Title, Limits: &want.Limits, Create: true, Zone: want.Zone}
 	if err := set.Check(); err != nil {
 		return t, "", err
 	}
-	if _, err := o.apply(ctx, who, set); err != nil {
+	token = TokenText(want.Name)
+	first, err := o.tokenOf(want.Name, NewToken{Name: "first admin", Role: kernel.RoleAdmin}, token)
+	if err != nil {
 		return t, "", err
 	}
-	inside := who
-	inside.Tenant = want.Name
-	if want.Zone != "" {
-		if _, err := o.apply(ctx, inside, kernel.Configure{Defaults: &defaults}); err != nil {
-			return t, "", after(err)
-		}
-	}
-	_, token, err = o.Grant(ctx, inside, NewToken{Name: "first admin", Role: kernel.RoleAdmin})
-	if err != nil {
-		return t, "", after(err)
-	}
-	t, err = o.Tenant(ctx, who, want.Name)
-	return t, token, after(err)
+	set.First = &first
+	t, err = o.setTenant(ctx, who, set)
+	return t, token, err
 }
 
 // ChangeTenant changes a tenant's title or limits. nil: no change.
@@ -143,14 +134,8 @@ func (o *Ops) SuspendTenant(ctx context.Context, who Who, name jobs.Tenant, on b
 // DeleteTenant deletes a suspended tenant with all that it has; the leader does so in the background, but for the refused
 // requests in the outbox. It is refused while attempts are under way: their ends would be lost.
 func (o *Ops) DeleteTenant(ctx context.Context, who Who, name jobs.Tenant) (Tenant, error) {
-	t, err := o.Tenant(ctx, who, name)
+	t, err := o.setTenant(ctx, who, kernel.DeleteTenant{Name: name})
 	if err != nil {
-		return t, err
-	}
-	if n := t.Live[jobs.Processing]; n > 0 && t.Tenancy.Suspended.On && !t.Tenancy.Deleted.On {
-		return t, kernel.Refuse(jobs.Conflict, "tenant %s has %s under way: wait for them, or cancel them", name, count(n, "run"))
-	}
-	if t, err = o.setTenant(ctx, who, kernel.DeleteTenant{Name: name}); err != nil {
 		return t, err
 	}
 	return t, after(o.discardAll(ctx, name))

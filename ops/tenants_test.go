@@ -3,6 +3,7 @@ package ops_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -55,5 +56,35 @@ func TestTenantsHavePages(t *testing.T) {
 	}
 	if len(live.asked) != 3 || live.asked[0] != "*" {
 		t.Errorf("workers were listed of %q", live.asked)
+	}
+}
+
+// A tenant that exists is not created again, and stays as it is, whatever became of its first token.
+func TestATenantThatExistsIsNotCreated(t *testing.T) {
+	d := newFixture(t)
+	o := ops.New(ops.Config{Store: d.store, Live: &listing{}, Authenticates: true, Now: func() time.Time { return d.now }})
+	berlin := ops.NewTenant{Name: "acme", Zone: "Europe/Berlin"}
+	created, token, err := o.CreateTenant(t.Context(), ann, berlin)
+	if err != nil || *created.Defaults.Zone != berlin.Zone {
+		t.Fatalf("the created tenant has %+v: %v", created.Global, err)
+	}
+	inside, err := o.Inside(t.Context(), ann, "acme")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := o.Grant(t.Context(), inside, ops.NewToken{Name: "second", Role: kernel.RoleAdmin}); err != nil {
+		t.Fatal(err)
+	}
+	_, id, _, _ := kernel.CutToken(token)
+	if err := o.Revoke(t.Context(), inside, id); err != nil {
+		t.Fatal(err)
+	}
+	for _, again := range []ops.NewTenant{berlin, {Name: "acme", Zone: "America/New_York"}} {
+		if _, _, err := o.CreateTenant(t.Context(), ann, again); jobs.CodeOf(err) != jobs.Conflict {
+			t.Errorf("a second creation, %+v: %v", again, err)
+		}
+	}
+	if g, err := d.store.Global(t.Context(), "acme"); err != nil || *g.Defaults.Zone != berlin.Zone {
+		t.Errorf("the zone of the tenant is %s, want %s: %v", *g.Defaults.Zone, berlin.Zone, err)
 	}
 }

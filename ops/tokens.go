@@ -40,11 +40,24 @@ func TokenText(tenant jobs.Tenant) string {
 // Adopt is Grant of a token whose text was generated before (by TokenText) and is stored already, such as in a file, so
 // that the text cannot be lost. Repeating it creates no second token.
 func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*kernel.Token, error) {
-	if want.For < 0 || want.For > kernel.MaxDelay {
-		return nil, kernel.Invalid("invalid validity %v of a token: want 0 (until revoked) to %v", want.For, kernel.MaxDelay)
-	}
-	if err := CheckTokenText(who.tenant(), text); err != nil {
+	t, err := o.tokenOf(who.tenant(), want, text)
+	if err != nil {
 		return nil, err
+	}
+	effect, err := o.apply(ctx, who, kernel.Grant{Token: t})
+	if err != nil {
+		return nil, err
+	}
+	return effect.Token, nil
+}
+
+// tokenOf returns the token of a tenant that has a text.
+func (o *Ops) tokenOf(tenant jobs.Tenant, want NewToken, text string) (kernel.Token, error) {
+	if want.For < 0 || want.For > kernel.MaxDelay {
+		return kernel.Token{}, kernel.Invalid("invalid validity %v of a token: want 0 (until revoked) to %v", want.For, kernel.MaxDelay)
+	}
+	if err := CheckTokenText(tenant, text); err != nil {
+		return kernel.Token{}, err
 	}
 	tenant, id, secret, _ := kernel.CutToken(text)
 	sum := sha256.Sum256([]byte(secret))
@@ -52,11 +65,7 @@ func (o *Ops) Adopt(ctx context.Context, who Who, want NewToken, text string) (*
 	if want.For > 0 {
 		t.Until = o.Now().Add(want.For)
 	}
-	effect, err := o.apply(ctx, who, kernel.Grant{Token: t})
-	if err != nil {
-		return nil, err
-	}
-	return effect.Token, nil
+	return t, nil
 }
 
 // CheckTokenText returns why a text cannot be that of a tenant's token.

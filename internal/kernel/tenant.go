@@ -45,13 +45,15 @@ func (g *Global) Exists(tenant jobs.Tenant) bool {
 }
 
 // SetTenant creates a tenant or changes it. Nil fields do not change. Refused as NotFound if the tenant does not exist
-// and Create is not set, as Conflict if it exists and Create is set or while its rows are deleted, and as Exhausted
-// beyond MaxTenants.
+// and Create is not set, as Conflict if it exists and another command created it or while its rows are deleted, and as
+// Exhausted beyond MaxTenants.
 type SetTenant struct {
 	Name   jobs.Tenant
-	Create bool
 	Title  *string
 	Limits *TenantLimits
+	Create bool
+	Zone   string // Create: the default time zone of its jobs; "" = the server's
+	First  *Token // Create: the token of its first admin, by which a repeated command is known
 }
 
 // SuspendTenant suspends a tenant, or resumes it. While it is suspended its runs wait, new ones are refused, and due
@@ -61,8 +63,8 @@ type SuspendTenant struct {
 	On   bool
 }
 
-// DeleteTenant has the rows of a suspended tenant deleted, by DropTenant. Refused as Conflict if it is not suspended.
-// Repeating it changes nothing.
+// DeleteTenant has the rows of a suspended tenant deleted, by DropTenant. Refused as Conflict if it is not suspended,
+// or while attempts are under way: their ends would be lost. Repeating it changes nothing.
 type DeleteTenant struct{ Name jobs.Tenant }
 
 // DropTenant deletes rows of a tenant that is being deleted. With Last, nothing else is left, and the name is free. The
@@ -79,13 +81,35 @@ func (SuspendTenant) Verb() Verb { return VerbSuspendTenant }
 func (DeleteTenant) Verb() Verb  { return VerbDeleteTenant }
 func (DropTenant) Verb() Verb    { return VerbDropTenant }
 
-// Check validates the name, the title and the limits.
+// Inside returns the commands in a tenant that is created.
+func (c SetTenant) Inside() (then []Command) {
+	if c.Zone != "" {
+		then = append(then, Configure{Defaults: &Settings{Zone: &c.Zone}})
+	}
+	if c.First != nil {
+		then = append(then, Grant{*c.First})
+	}
+	return then
+}
+
+// Check validates the name, the title, the limits, and what a tenant begins with.
 func (c SetTenant) Check() error {
 	if err := checkTenant(c.Name); err != nil {
 		return err
 	}
 	if t := c.Title; t != nil && (len(*t) > MaxTenantTitle || !utf8.ValidString(*t) || strings.ContainsFunc(*t, unicode.IsControl)) {
 		return Invalid("invalid title %.80q of tenant %s: want at most %d bytes without control characters", *t, c.Name, MaxTenantTitle)
+	}
+	if !c.Create && (c.Zone != "" || c.First != nil) {
+		return Invalid("tenant %s: a time zone and a first token are of a tenant that is created", c.Name)
+	}
+	if c.First != nil && !c.First.Master() {
+		return Invalid("tenant %s: the first token must be an admin's that never expires", c.Name)
+	}
+	for _, then := range c.Inside() {
+		if err := then.Check(); err != nil {
+			return err
+		}
 	}
 	if c.Limits == nil {
 		return nil
@@ -146,7 +170,9 @@ func wireTenantLimits(c *coder, l *TenantLimits) {
 
 func wireSetTenant(c *coder, k *SetTenant) {
 	text(c, &k.Name)
-	c.bool(&k.Create)
 	some(c, &k.Title, text)
 	some(c, &k.Limits, wireTenantLimits)
+	c.bool(&k.Create)
+	text(c, &k.Zone)
+	some(c, &k.First, wireToken)
 }

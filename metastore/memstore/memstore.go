@@ -155,12 +155,12 @@ func (t tx) First(ref kernel.Ref) *kernel.Run {
 	return nil
 }
 
-func (t tx) Waiting(tenant jobs.Tenant) int {
+func (t tx) Live(tenant jobs.Tenant, state jobs.State) int {
 	s := t.rows.spaces[tenant]
 	if s == nil {
 		return 0
 	}
-	return s.states[jobs.Scheduled].n + s.states[jobs.Enqueued].n
+	return s.states[state].n
 }
 
 func (t tx) Put(row kernel.Row) {

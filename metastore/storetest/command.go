@@ -473,7 +473,10 @@ func (tl *telling) configure(w words) kernel.Command {
 }
 
 func (tl *telling) tenant(w words) kernel.Command {
-	k := kernel.SetTenant{Name: jobs.Tenant(w.name(0)), Create: w.has("create")}
+	k := kernel.SetTenant{Name: jobs.Tenant(w.name(0)), Create: w.has("create"), Zone: w.take("zone")}
+	if id := w.take("first"); id != "" {
+		k.First = &kernel.Token{ID: id, Name: "first admin", Role: kernel.RoleAdmin, Hash: secretOf(id)}
+	}
 	if t, is := w.value["title"]; is {
 		w.take("title")
 		k.Title = &t
