@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 )
 
 // steps are the moves that a run may take, written down here a second time.
@@ -54,43 +53,48 @@ func (j *judge) illegal(r *Run, expected, found string, evidence ...string) {
 
 // judgeSteps: each move follows from the one before.
 func (j *judge) judgeSteps(r *Run) {
-	if len(r.Moves) == 0 {
-		return // the reader of the store did not request them
-	}
-	state, attempt, at := "", uint32(0), time.Time{}
-	cut := len(r.Moves) >= longHistory
-	for _, m := range r.Moves {
-		if !cut && !slices.Contains(steps[state], m.State) {
-			j.illegal(r, fmt.Sprintf("after %q comes one of %q", state, steps[state]), fmt.Sprintf("%s at %s", m.State, stamp(m.At.UnixNano())))
-			return
-		}
-		if m.At.Before(at) {
-			j.illegal(r, "times of a run never go back", fmt.Sprintf("%s at %s follows %s", m.State, stamp(m.At.UnixNano()), stamp(at.UnixNano())))
-			return
-		}
-		// A start that is taken back spends a number and leaves no move.
-		if expected, ok := follows(attempt, m.State, m.Attempt); !ok && !cut {
-			j.illegal(r, expected, fmt.Sprintf("%s in attempt %d", m.State, m.Attempt))
-			return
-		}
-		state, attempt, at = m.State, m.Attempt, m.At
-	}
-	spent := (r.State == "Enqueued" || r.State == "Failed") && r.Attempt > attempt
-	if state != r.State || attempt != r.Attempt && !spent {
-		j.illegal(r, fmt.Sprintf("the state of the last move: %s in attempt %d", state, attempt), fmt.Sprintf("%s in attempt %d", r.State, r.Attempt))
+	if expected, found := r.misstep(); found != "" {
+		j.illegal(r, expected, found)
 	}
 }
 
-// follows reports whether a move to a state may have an attempt's number, after one with another, and which it should
-// have.
-func follows(before uint32, state string, attempt uint32) (expected string, ok bool) {
-	switch state {
-	case "Processing":
-		return fmt.Sprintf("an attempt after %d", before), attempt > before
-	case "Cancelled", "Skipped":
-		return fmt.Sprintf("attempt %d or a later one", before), attempt >= before
+// misstep returns the first move that does not follow from the one before, and what does; "" if there is none.
+func (r *Run) misstep() (expected, found string) {
+	if len(r.Moves) == 0 {
+		return "", "" // the reader of the store did not request them
 	}
-	return fmt.Sprintf("attempt %d", before), attempt == before
+	was := Move{}
+	cut := len(r.Moves) >= longHistory
+	for _, m := range r.Moves {
+		if !cut && !slices.Contains(steps[was.State], m.State) {
+			return fmt.Sprintf("after %q comes one of %q", was.State, steps[was.State]), fmt.Sprintf("%s at %s", m.State, stamp(m.At.UnixNano()))
+		}
+		if m.At.Before(was.At) {
+			return "times of a run never go back", fmt.Sprintf("%s at %s follows %s", m.State, stamp(m.At.UnixNano()), stamp(was.At.UnixNano()))
+		}
+		if expected, ok := follows(was, m.State, m.Attempt); !ok && !cut {
+			return expected, fmt.Sprintf("%s in attempt %d", m.State, m.Attempt)
+		}
+		was = m
+	}
+	spent := (r.State == "Enqueued" || r.State == "Failed") && r.Attempt > was.Attempt
+	if was.State != r.State || was.Attempt != r.Attempt && !spent {
+		return fmt.Sprintf("the state of the last move: %s in attempt %d", was.State, was.Attempt), fmt.Sprintf("%s in attempt %d", r.State, r.Attempt)
+	}
+	return "", ""
+}
+
+// follows reports whether a move to a state may have an attempt's number, after another move, and which it should have.
+// A start that is taken back spends a number and leaves no move.
+func follows(was Move, state string, attempt uint32) (expected string, ok bool) {
+	switch before := was.Attempt; {
+	case state == "Processing":
+		return fmt.Sprintf("an attempt after %d", before), attempt > before
+	case state == "Cancelled", state == "Skipped", was.State == "Enqueued": // perhaps held
+		return fmt.Sprintf("attempt %d or a later one", before), attempt >= before
+	default:
+		return fmt.Sprintf("attempt %d", before), attempt == before
+	}
 }
 
 // judgeSent: what is sent to a worker that nothing happens to arrives there.
