@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"maps"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -74,7 +73,7 @@ var (
 
 // A test that a document names is there, and so is a script.
 func TestNamedTestsExist(t *testing.T) {
-	there := tests(t)
+	there := testsByName(t)
 	found := 0
 	for _, file := range documents(t) {
 		page := read(t, file)
@@ -116,8 +115,8 @@ func TestSecurityTestsAreWhole(t *testing.T) {
 	}
 }
 
-// tests are the directories of each test in the repository, by the test's name.
-var tests = func() func(t *testing.T) map[string][]string {
+// testsByName are the directories of each test in the repository, by the test's name.
+var testsByName = func() func(t *testing.T) map[string][]string {
 	var once sync.Once
 	var all map[string][]string
 	return func(t *testing.T) map[string][]string {
@@ -238,13 +237,9 @@ func TestLinkedModules(t *testing.T) {
 			t.Errorf("SECURITY.md speaks of %s %s, and go.mod does not: look at the table again", m[1], m[2])
 		}
 	}
-	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./cmd/carillon").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for p := range strings.FieldsSeq(string(out)) {
-		if strings.HasPrefix(p, "github.com/coreos/etcd/") && p != "github.com/coreos/etcd/pkg/fileutil" {
-			t.Errorf("%s is linked, but SECURITY.md allows only etcd's pkg/fileutil", p)
+	for _, p := range linked(t, module+"/cmd/carillon") {
+		if path := p.ImportPath; strings.HasPrefix(path, "github.com/coreos/etcd/") && path != "github.com/coreos/etcd/pkg/fileutil" {
+			t.Errorf("%s is linked, but SECURITY.md allows only etcd's pkg/fileutil", path)
 		}
 	}
 }

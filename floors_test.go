@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -142,47 +145,87 @@ var (
 )
 
 func TestOnlyTheProgramLinksUnmaintainedModules(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		dir, _ := own(p.ImportPath)
 		if slices.Contains(linkUnmaintained, dir) {
 			continue
 		}
-		for _, dep := range p.Deps {
+		for _, dep := range linked(t, p.ImportPath) {
 			for _, m := range unmaintained {
-				if dep == m || strings.HasPrefix(dep, m+"/") {
-					t.Errorf("%s links %s", p.ImportPath, dep)
+				if dep.ImportPath == m || strings.HasPrefix(dep.ImportPath, m+"/") {
+					t.Errorf("%s links %s", p.ImportPath, dep.ImportPath)
 				}
 			}
 		}
 	}
 }
 
+// listed is a package of this module, or one that its packages import, directly or not.
 type listed struct {
-	ImportPath string
-	Imports    []string
-	Deps       []string
-	Standard   bool
+	ImportPath, Name, Doc, Dir string
+	Imports                    []string
+	Standard, DepOnly          bool
 }
 
-func list(t *testing.T, args ...string) []listed {
-	t.Helper()
-	cmd := exec.Command("go", append([]string{"list", "-json=ImportPath,Imports,Deps,Standard"}, args...)...)
+// graph is what the go command lists, which is asked once for all tests.
+var graph = sync.OnceValues(func() (map[string]listed, error) {
+	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Name,Doc,Dir,Imports,Standard,DepOnly", "./...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		t.Fatalf("go list: %v\n%s", err, stderr.Bytes())
+		return nil, fmt.Errorf("go list: %w\n%s", err, &stderr)
 	}
-	var all []listed
+	all := map[string]listed{}
 	for d := json.NewDecoder(bytes.NewReader(out)); ; {
 		var p listed
 		if err := d.Decode(&p); errors.Is(err, io.EOF) {
-			return all
+			return all, nil
 		} else if err != nil {
-			t.Fatal(err)
+			return nil, err
 		}
-		all = append(all, p)
+		all[p.ImportPath] = p
 	}
+})
+
+// packages are those of this module.
+func packages(t *testing.T) (all []listed) {
+	t.Helper()
+	known, err := graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range slices.Sorted(maps.Keys(known)) {
+		if p := known[path]; !p.DepOnly {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// linked are packages, by their paths, and all that they import, directly or not.
+func linked(t *testing.T, paths ...string) (all []listed) {
+	t.Helper()
+	known, err := graph()
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for len(paths) > 0 {
+		path := paths[len(paths)-1]
+		paths = paths[:len(paths)-1]
+		if seen[path] || path == "C" { // cgo's, which is no package
+			continue
+		}
+		p, ok := known[path]
+		if !ok {
+			t.Fatalf("package %s is not listed", path)
+		}
+		seen[path] = true
+		all = append(all, p)
+		paths = append(paths, p.Imports...)
+	}
+	return all
 }
 
 // own is the directory of a package of this module.
@@ -199,7 +242,7 @@ func TestFloors(t *testing.T) {
 		floor[f.dir] = f.floor
 	}
 	isBody := func(dir string) bool { return floor[dir] == 2 }
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		dir, _ := own(p.ImportPath)
 		i := slices.IndexFunc(floors, func(f struct {
 			floor int
@@ -265,7 +308,7 @@ func judges(dir string) bool {
 
 // The judge believes no package of what it judges.
 func TestTheJudgeIsNoParty(t *testing.T) {
-	for _, p := range list(t, "-deps", "./chaos/judge") {
+	for _, p := range linked(t, module+"/chaos/judge") {
 		if dir, ours := own(p.ImportPath); ours && dir != "chaos/judge" {
 			t.Errorf("chaos/judge depends on %s", p.ImportPath)
 		}
@@ -273,7 +316,7 @@ func TestTheJudgeIsNoParty(t *testing.T) {
 }
 
 func TestGroundFloorKnowsOnlyTheStandardLibrary(t *testing.T) {
-	for _, p := range list(t, "-deps", "./jobs", "./jobs/schedule") {
+	for _, p := range linked(t, module+"/jobs", module+"/jobs/schedule") {
 		if _, ok := own(p.ImportPath); !ok && !p.Standard {
 			t.Errorf("jobs depends on %s", p.ImportPath)
 		}
@@ -281,7 +324,7 @@ func TestGroundFloorKnowsOnlyTheStandardLibrary(t *testing.T) {
 }
 
 func TestEachLibraryHasOneDoor(t *testing.T) {
-	for _, p := range list(t, "./...") {
+	for _, p := range packages(t) {
 		dir, _ := own(p.ImportPath)
 		if judges(dir) {
 			continue
@@ -309,7 +352,7 @@ func TestEachLibraryHasOneDoor(t *testing.T) {
 
 func TestWorkersStaySmall(t *testing.T) {
 	for _, dir := range light {
-		for _, p := range list(t, "-deps", module+strings.TrimSuffix("/"+dir, "/")) {
+		for _, p := range linked(t, path.Join(module, dir)) {
 			for _, h := range heavy {
 				if p.ImportPath == h || strings.HasPrefix(p.ImportPath, h+"/") {
 					t.Errorf("%q links %s", dir, p.ImportPath)

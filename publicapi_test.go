@@ -9,7 +9,6 @@ import (
 	"go/printer"
 	"go/token"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -186,22 +185,14 @@ func specs(d *ast.GenDecl, text func(any) string) (lines []string) {
 
 // Packages that are neither public nor internal say in their first lines that they are not promised.
 func TestOthersAreNotPromised(t *testing.T) {
-	out, err := exec.Command("go", "list", "-f", "{{.Name}}\t{{.ImportPath}}\t{{.Doc}}\t{{.Dir}}", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := 0
-	for line := range strings.Lines(string(out)) {
-		parts := strings.Split(strings.TrimSpace(line), "\t")
-		name, path := parts[0], strings.TrimPrefix(strings.TrimPrefix(parts[1], module), "/")
-		if path == "" {
-			path = "."
-		}
-		if name == "main" || slices.Contains(public, path) || strings.HasPrefix(path, "internal/") {
+	for _, p := range packages(t) {
+		path, ok := own(p.ImportPath)
+		if !ok || path == "" || p.Name == "main" || slices.Contains(public, path) || strings.HasPrefix(path, "internal/") {
 			continue
 		}
 		n++
-		text := packageComment(t, parts[len(parts)-1])
+		text := packageComment(t, p.Dir)
 		if first := strings.SplitN(text, "\n\n", 3); !strings.Contains(strings.Join(first[:min(2, len(first))], " "), "not promised") {
 			t.Errorf("package %s does not say in its first lines that it is not promised", path)
 		}

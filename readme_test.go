@@ -6,9 +6,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-scheduler/carillon/internal/tests"
 )
 
-// The programs in the README and in the tutorial compile as a reader would copy them, and the tutorial's tests pass.
+// The programs in the README and in the tutorial compile as a reader would copy them, and the tutorial's tests pass: by
+// default they are only compiled.
 func TestProgramsInTheDocuments(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -16,7 +19,7 @@ func TestProgramsInTheDocuments(t *testing.T) {
 		files      []string
 	}{
 		{"README.md", "vet", []string{"worker.go"}},
-		{"docs/tutorial.md", "test", []string{"main.go", "main_test.go"}},
+		{"docs/tutorial.md", tests.Size("vet", "test", "test"), []string{"main.go", "main_test.go"}},
 		{"docs/tutorial.md", "vet", []string{"enqueue/main.go"}},
 	} {
 		page, err := os.ReadFile(c.page)
