@@ -102,7 +102,7 @@ func (p *process) over() error {
 
 // kill is kill -9. It returns when the process is gone.
 func (p *process) kill() {
-	if p.signal(syscall.SIGKILL) == nil {
+	if p != nil && p.signal(syscall.SIGKILL) == nil { // it may not have begun
 		<-p.ended
 	}
 }

@@ -1,6 +1,7 @@
 package metastore
 
 import (
+	"encoding/binary"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,16 +53,17 @@ func (c *change) occasion(d *kernel.Definition, run *kernel.Run) error {
 	case !run.OpensOccasion():
 		return nil
 	}
-	if !o.Done.IsZero() || !counted(&o, run, &d.Policy) {
+	if !o.Open() || !counted(&o, run, &d.Policy) {
 		return nil
 	}
 	if len(o.Missing(&d.Policy)) == 0 {
 		return c.complete(&o, d, run)
 	}
 	if row == nil {
-		c.tx.Put(&kernel.UniqueKey{Tenant: o.Tenant, Name: o.TimerName(), Until: o.Until})
+		c.keepOccasion(&o)
+	} else {
+		c.tx.Put(&o)
 	}
-	c.tx.Put(&o)
 	return nil
 }
 
@@ -104,7 +106,7 @@ func counted(o *kernel.Occasion, run *kernel.Run, p *kernel.Policy) bool {
 		next.Run, next.Parts, next.Total = at.Group, 1, at.Total
 		if i >= 0 && o.Ended[i].Run == at.Group {
 			was := o.Ended[i]
-			if next.Parts = was.Parts + 1; was.State != jobs.Succeeded {
+			if next.Parts = was.Parts + 1; worse(was.State, next.State) {
 				next.State, next.Cause = was.State, was.Cause
 			}
 		}
@@ -122,6 +124,12 @@ func counted(o *kernel.Occasion, run *kernel.Run, p *kernel.Policy) bool {
 	return true
 }
 
+// worse reports whether a broadcast with parts that came to both ends came to the first one, whatever their order.
+func worse(a, b jobs.State) bool {
+	order := []jobs.State{jobs.Succeeded, jobs.Skipped, jobs.Cancelled, jobs.Terminated}
+	return slices.Index(order, a) > slices.Index(order, b)
+}
+
 // wanted reports whether a policy wants this end.
 func wanted(p *kernel.Policy, e *kernel.Ended) bool {
 	for _, text := range p.After {
@@ -137,12 +145,17 @@ func (c *change) complete(o *kernel.Occasion, d *kernel.Definition, run *kernel.
 	id := o.FollowerID()
 	if d.Policy.AfterSpan > 0 && !o.Due.IsZero() { // later runs of the same span must not begin another
 		o.Done = id
-		c.tx.Put(&kernel.UniqueKey{Tenant: o.Tenant, Name: o.TimerName(), Until: o.Until})
-		c.tx.Put(o)
+		c.keepOccasion(o)
 	} else {
 		c.dropOccasion(o)
 	}
 	return c.child(run, d, id, kernel.WithParents(d.Policy.Args, o), o.Name)
+}
+
+// keepOccasion stores an occasion until its time is over.
+func (c *change) keepOccasion(o *kernel.Occasion) {
+	c.tx.Put(&kernel.UniqueKey{Tenant: o.Tenant, Name: o.TimerName(), Until: o.Until})
+	c.tx.Put(o)
 }
 
 func (c *change) dropOccasion(o *kernel.Occasion) {
@@ -158,26 +171,39 @@ func (c *change) expireOccasion(ref kernel.Ref) {
 	}
 	c.dropOccasion(o)
 	d := c.definition(o.Key)
-	if d == nil || d.UID != o.Job || !o.Done.IsZero() {
+	if d == nil || d.UID != o.Job || !o.Open() {
 		return
 	}
+	over := *o
+	over.Over, over.Until = true, c.at.Add(d.Policy.AfterWithin) // a late end must not begin it again
+	c.keepOccasion(&over)
 	missing, why := o.Missing(&d.Policy), kernel.MissedParents
 	if len(missing) == 0 { // an edit begins no run
 		why = kernel.MissedEdited
 	}
 	m := &kernel.Missed{Tenant: o.Tenant, Job: o.Job, Key: o.Key, From: o.Due, Count: 1, Reason: why, Parents: missing}
 	if m.From.IsZero() {
-		m.From = o.Opened
-	}
-	for {
-		if _, taken := c.tx.Get(m.Ref()).(*kernel.Missed); !taken || !o.Due.IsZero() {
-			break
-		}
-		m.From = m.From.Add(time.Millisecond) // occasions of runs may begin at the same time
+		m.From = c.freeTime(m, o)
 	}
 	m.To = m.From
 	c.tx.Put(m)
 	c.effect.Missed = append(c.effect.Missed, m)
+}
+
+// freeTime returns a time for the entry of an occasion of a run. Many of them may have been opened at once, and an entry
+// is found by its time: so their names scatter them over the next millisecond.
+func (c *change) freeTime(m *kernel.Missed, o *kernel.Occasion) time.Time {
+	at := *m
+	at.From = o.Opened
+	taken := func() bool { return c.tx.Get(at.Ref()) != nil }
+	if taken() {
+		id := o.FollowerID()
+		at.From = o.Opened.Add(time.Duration(binary.BigEndian.Uint32(id[:])) % time.Millisecond)
+	}
+	for taken() {
+		at.From = at.From.Add(1)
+	}
+	return at.From
 }
 
 // index updates the lists of the jobs that a job follows.

@@ -65,7 +65,7 @@ func (p *Policy) AfterKeys() []jobs.Key {
 }
 
 // Occasion is an open occasion of a job that follows others: some of them have ended. It is deleted when the job's run
-// begins, or after AfterWithin.
+// begins. After AfterWithin it is over, and its row stays for as long again, so that no late end opens it a second time.
 type Occasion struct {
 	Tenant jobs.Tenant
 	Job    jobs.ID   // uid of the follower
@@ -78,7 +78,11 @@ type Occasion struct {
 	Ended  []Ended
 	// Done is the run that began. Only a job with a span has such rows: a job may end several times within one.
 	Done jobs.ID
+	Over bool // it ended without a run
 }
+
+// Open reports whether an end may still begin the occasion's run.
+func (o *Occasion) Open() bool { return !o.Over && o.Done.IsZero() }
 
 // Ended is how a run of a followed job ended. A zero state is that no run has ended.
 type Ended struct {
@@ -256,6 +260,7 @@ func wireOccasion(c *coder, o *Occasion) {
 	c.time(&o.Until)
 	list(c, &o.Ended, 4, wireEnded)
 	c.id(&o.Done)
+	c.bool(&o.Over)
 }
 
 func wireFollowers(c *coder, f *Followers) {

@@ -21,7 +21,7 @@ func (e *Engine) Occasions(_ context.Context, tenant jobs.Tenant, job jobs.ID, l
 		return nil, nil
 	}
 	for _, o := range s.occasions[job] {
-		if o.Done.IsZero() {
+		if o.Open() {
 			found = append(found, o)
 		}
 	}
