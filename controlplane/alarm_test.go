@@ -148,6 +148,7 @@ func TestAlarmTargetIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		p := called(h, kernel.AlarmRule{Name: "failed", Kind: kernel.AlarmFailed, InRow: 1})
 		h.must(kernel.SetAlarmTarget{Target: kernel.AlarmTarget{Name: "deaf", Kind: "teams", URL: "https://away.example/secret"}})
 		h.must(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "failed", Kind: kernel.AlarmFailed, InRow: 1, Targets: []string{"deaf", "phone"}}})
@@ -222,6 +223,7 @@ func TestAlarmsInQuietHours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t) // it is midnight UTC
 		defer h.close()
+		h.calm()
 		quiet := kernel.Quiet{From: "22:00", To: "07:00"}
 		p := called(h, kernel.AlarmRule{Name: "calm", Kind: kernel.AlarmFailed, InRow: 1, Quiet: quiet},
 			kernel.AlarmRule{Name: "urgent", Kind: kernel.AlarmFailed, InRow: 1, Quiet: quiet, Urgent: true, Scope: kernel.Scope{Keys: []string{"pay"}}})
@@ -250,6 +252,7 @@ func TestAlarmsOfConditions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		p := called(h, kernel.AlarmRule{Name: "alone", Kind: kernel.AlarmNoWorker, After: time.Minute},
 			kernel.AlarmRule{Name: "wait", Kind: kernel.AlarmBacklog, After: 5 * time.Minute},
 			kernel.AlarmRule{Name: "slow", Kind: kernel.AlarmSlow, Factor: 3, After: time.Minute},
@@ -292,9 +295,9 @@ func TestAlarmsOfConditions(t *testing.T) {
 			t.Errorf("with a worker again people heard %q", heard)
 		}
 		// It is 00:20 of the first day: today's time counts from the next day on, as the job is new.
-		h.pass(24 * time.Hour)
+		time.Sleep(24 * time.Hour)
 		p.want(t, "on the first day")
-		h.pass(24 * time.Hour)
+		time.Sleep(24 * time.Hour)
 		p.want(t, "on the second day", "Job close has not succeeded in time")
 		h.must(kernel.SetAlarmRule{Rule: kernel.AlarmRule{Name: "by-six", Kind: kernel.AlarmExpected, At: "06:00", Urgent: true, Scope: kernel.Scope{Keys: []string{"close"}}, Targets: []string{"phone"}}})
 		time.Sleep(5 * time.Minute)
@@ -363,6 +366,7 @@ func TestAlarmOfAGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		for _, key := range []jobs.Key{"tick", "tock"} {
 			h.must(kernel.Register{App: "app", Worker: kernel.NoWorker, Start: true, Job: kernel.Declaration{Key: key, Kind: kernel.Recurring,
 				Code: kernel.Settings{Schedule: new("0 0/10 * * * *"), MaxConcurrency: new(0)}}})
@@ -397,7 +401,7 @@ func TestAlarmOfAGap(t *testing.T) {
 		if want := "job tick: due time " + d.Cursor.Add(10*time.Minute).UTC().Format(time.RFC3339) + " has no record."; len(list) != 1 || list[0].Text != want {
 			t.Errorf("open alarms %+v, want one with the text %q", list, want)
 		}
-		h.pass(24 * time.Hour)
+		time.Sleep(24 * time.Hour)
 		if list = h.alarms(metastore.UnsettledAlarm); len(list) != 1 {
 			t.Errorf("%d alarms are open a day later, want the same one", len(list))
 		}

@@ -99,6 +99,7 @@ func TestJitterSpreadsStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		var n atomic.Int64
 		from := time.Now()
 		keys := []jobs.Key{"a", "b", "c", "d", "e", "f", "g", "h"}
@@ -150,6 +151,7 @@ func TestS1_10TriggerWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		var early, plain atomic.Int64
 		from := time.Now()
 		w := []jobs.Job{job("early", jobs.Options{Cron: "@hourly", Early: 5 * time.Minute, StartWithin: 10 * time.Minute}, &early),
@@ -196,6 +198,7 @@ func TestEarlyRunIsNotMadeTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		var n atomic.Int64
 		from := time.Now()
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "@hourly", Early: 30 * time.Minute}, &n))
@@ -219,6 +222,7 @@ func TestS0_22ExpiredRunsNeverStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "@hourly", StartWithin: time.Minute}, &n))
 		first := time.Now().Add(time.Hour)

@@ -39,6 +39,7 @@ func TestCatchingUpTakesNoSlotFromWhatIsOnTime(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := newFixture(t)
 				defer h.close()
+				h.calm()
 				tt.o.Key = "report"
 				work := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error {
 					time.Sleep(tt.takes)

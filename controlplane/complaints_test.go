@@ -132,6 +132,7 @@ func TestDkron1210(t *testing.T) {
 // they lead at midnight, and a clock is set back over it.
 func TestDkron541(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		h.stop()
 		time.Sleep(23*time.Hour + 58*time.Minute)
 		h.start()
@@ -265,6 +266,7 @@ func TestXXL2841(t *testing.T) {
 // often than that. Here the store keeps it.
 func TestRiver791(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		var c calls
 		first := time.Now().Add(10 * time.Minute)
 		cron := c.job(jobs.Options{Key: "cron", Cron: "0 */10 * * * *"})

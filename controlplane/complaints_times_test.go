@@ -159,6 +159,7 @@ func TestHangfire529(t *testing.T) {
 // paused, and when it is resumed.
 func TestHangfire366(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		var c calls
 		from := time.Now()
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "report", Cron: "0 40 0 * * *"}))

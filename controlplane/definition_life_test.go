@@ -20,6 +20,7 @@ import (
 // leave out is no due time: it is in no ledger.
 func TestS4_12CronStartAndEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		var n, m atomic.Int64
 		from := time.Now()
 		const step = 5 * time.Minute
@@ -69,6 +70,7 @@ func TestS4_12CronStartAndEnd(t *testing.T) {
 // broadcasts; and stopping a job does the same.
 func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		var n atomic.Int64
 		from := time.Now()
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 */10 * * * *"}, &n))

@@ -71,6 +71,7 @@ func TestPausesWhileNothingIsDecidedAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		work := jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }),
 			jobs.Options{Key: "tick", Cron: "0 * * * * *", Misfire: jobs.MisfireAll, MaxConcurrency: jobs.None})
 		leave := h.worker(worker.Config{Slots: 9}, work)

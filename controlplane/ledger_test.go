@@ -296,6 +296,7 @@ func TestADeletedJobFiresNoMore(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newFixture(t)
 			defer h.close()
+			h.calm()
 			var n atomic.Int64
 			finish := make(chan struct{})
 			report := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {

@@ -26,6 +26,7 @@ func TestExportedLedgerIsProven(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2000, 2, 26, 0, 0, 0, 0, time.UTC))) // a Saturday, before clocks are set back
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		edit := func(s kernel.Settings) { t.Helper(); h.must(kernel.Edit{Key: "tick", Set: s}) }
 		begin := time.Now()
 		h.must(kernel.SetCalendar{Name: "night", Zone: "America/Sao_Paulo", Rules: []string{"22:00-04:00"}})

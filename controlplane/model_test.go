@@ -292,6 +292,7 @@ func TestSchedulesAgainstModel(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newFixture(t)
 			defer h.close()
+			h.calm()
 			w := &world{fixture: h, rnd: rand.New(rand.NewPCG(seed, 77)), seed: seed, calendars: map[string][]closing{},
 				ran: map[jobs.ID][]string{}, under: map[jobs.Key]int{}, peak: map[jobs.Key]int{}}
 			time.Sleep(500 * time.Millisecond) // people act between seconds

@@ -194,6 +194,7 @@ func TestS3_20AReplacedHandlerThatGoesOn(t *testing.T) {
 // triggered one with that setting.
 func TestS4_05(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		var j, k journal
 		tick := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
 			j.start(ctx)
@@ -323,6 +324,7 @@ func TestS3_20FairByArgument(t *testing.T) {
 // Runs of one app are limited by the app, across its jobs, and start no more often than a rate allows.
 func TestS3_20AppLimitAndRate(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		h.must(kernel.Configure{AppLimits: &[]jobs.Limit{{Name: "default", Max: 3}}})
 		var both journal
 		h.worker(worker.Config{Slots: 20}, both.work("a", time.Minute, true, jobs.Options{}), both.work("b", time.Minute, true, jobs.Options{}))

@@ -40,6 +40,7 @@ func TestPulse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		began := time.Now()
 		release := make(chan struct{})
 		h.worker(worker.Config{Slots: 10},

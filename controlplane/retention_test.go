@@ -255,6 +255,7 @@ func TestS0_31CountsStayWhenRunsGo(t *testing.T) {
 // preview, and an audit record.
 func TestS2_08CleanByHand(t *testing.T) {
 	forgetting(t, func(h *fixture) {
+		h.calm()
 		bin := jobs.TriggeredFunc[charge](func(context.Context, charge) error { return nil })
 		h.worker(worker.Config{}, jobs.NewTriggered(bin, jobs.Options{Key: "bin"}), jobs.NewTriggered(bin, jobs.Options{Key: "old"}), jobs.NewTriggered(bin, jobs.Options{Key: "stay"}))
 		c := client.New(h.store, h.hub.As(clientOf), client.Config{Actor: "client:test"})
@@ -324,6 +325,7 @@ func TestS2_08CleanByHand(t *testing.T) {
 // A run whose children live is purged like any other: they continue, and still name it.
 func TestS2_08AParentGoesBeforeItsChildren(t *testing.T) {
 	forgetting(t, func(h *fixture) {
+		h.calm()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("child", jobs.Options{}, &n), job("parent", jobs.Options{KeepFor: time.Hour}, &n))
 		parent := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "parent"}).Run()

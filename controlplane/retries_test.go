@@ -308,6 +308,7 @@ func TestS4_07(t *testing.T) {
 	retried(t, jobs.Options{}, always("x"), jobs.Terminated, 1, "", "x")
 	retried(t, jobs.Options{Retries: 3}, always("x"), jobs.Terminated, 4, "1s 2s 4s", "x x x x")
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		var j journal
 		h.worker(worker.Config{Slots: 8}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(ctx context.Context, _ charge) error {
 			j.start(ctx)
@@ -356,6 +357,7 @@ func TestS4_07(t *testing.T) {
 // all jobs together as often as the tenant's.
 func TestS2_38NoStormAfterAnOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		h.must(kernel.Configure{RetryBudget: &jobs.Rate{Max: 5, Per: time.Second}})
 		var mu sync.Mutex
 		second := map[int64]int{}
@@ -405,6 +407,7 @@ func (h *fixture) all(key jobs.Key, n int, state jobs.State) {
 // So many runs in a row that fail for good pause the job; a resume begins to count anew.
 func TestS0_25PausesItselfAfterFailuresInARow(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, _ *whoRan) {
+		h.calm()
 		var good atomic.Bool
 		p := called(h, kernel.AlarmRule{Name: "tired", Kind: kernel.AlarmPaused})
 		h.worker(worker.Config{}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error {

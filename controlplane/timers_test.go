@@ -185,6 +185,7 @@ func TestS2_34External(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		var n atomic.Int64
 		h.timer(&n, schedule.Timer{DueTime: "0s", Period: "external"})
 		time.Sleep(2 * time.Hour)
@@ -206,6 +207,7 @@ func TestS2_35TTLEndsTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // as a setting, counted from when the job was written
 		h := newFixture(t)
 		defer h.close()
+		h.calm()
 		var n atomic.Int64
 		h.worker(worker.Config{}, job("tick", jobs.Options{Every: time.Minute, TTL: 3 * time.Minute}, &n))
 		from := time.Now()

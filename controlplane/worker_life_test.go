@@ -67,6 +67,7 @@ func TestS0_24Broadcast(t *testing.T) {
 // Due times are expanded as well, by IDs that follow from them; one part is run again alone, as the same part.
 func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
+		h.calm()
 		var failing string
 		job := jobs.NewRecurring(jobs.RecurringFunc(func(ctx context.Context) error {
 			at := jobs.Attempt(ctx)
@@ -329,6 +330,7 @@ func (o *opening) Run(context.Context) error { *o.calls = append(*o.calls, "run 
 // and its worker reports that; others continue.
 func TestS3_02InitAndClose(t *testing.T) {
 	inBubble(t, func(t *testing.T, h *fixture, r *whoRan) {
+		h.calm()
 		var calls []string
 		good := jobs.NewRecurring(&opening{&calls, "good", false}, jobs.Options{Key: "good", Cron: "0 0 * * * *"})
 		bad := jobs.NewRecurring(&opening{&calls, "bad", true}, jobs.Options{Key: "bad", Cron: "0 0 * * * *"})
