@@ -22,8 +22,6 @@ import (
 const (
 	// alarmsEvery is how often it is looked what is to be sent; conditionsEvery is how often at conditions.
 	alarmsEvery, conditionsEvery = time.Second, 10 * time.Second
-	// sendsAtOnce is how many messages may be under way, one to a target.
-	sendsAtOnce = 16
 	// keepAlarms is how long ended alarms are kept.
 	keepAlarms = 30 * 24 * time.Hour
 )
@@ -163,7 +161,7 @@ func (cp *ControlPlane) send(ctx context.Context, post *alarmPost, sending *sync
 	}
 	key := alarmTarget{a.Tenant, to.Target}
 	post.mu.Lock()
-	free := !post.busy[key] && len(post.busy) < sendsAtOnce
+	free := !post.busy[key] && len(post.busy) < kernel.AlarmMessages.Most
 	if free {
 		post.busy[key] = true
 	}

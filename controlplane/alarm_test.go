@@ -417,7 +417,7 @@ func TestAlarmsAreBounded(t *testing.T) {
 		var bad atomic.Bool
 		bad.Store(true)
 		var list []jobs.Job
-		for i := range kernel.MaxOpenAlarms + 20 {
+		for i := range kernel.OpenAlarms.Most + 20 {
 			list = append(list, flaky(jobs.Key(fmt.Sprintf("job%03d", i)), &bad))
 		}
 		h.worker(worker.Config{Slots: 200}, list...)
@@ -425,10 +425,10 @@ func TestAlarmsAreBounded(t *testing.T) {
 			h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(fmt.Sprintf("job%03d", i))})
 		}
 		time.Sleep(5 * time.Minute)
-		if open := h.alarms(metastore.OpenAlarm); len(open) != kernel.MaxOpenAlarms {
+		if open := h.alarms(metastore.OpenAlarm); len(open) != kernel.OpenAlarms.Most {
 			t.Errorf("%d alarms are open", len(open))
 		}
-		if n := len(p.heard()); n != kernel.MaxOpenAlarms {
+		if n := len(p.heard()); n != kernel.OpenAlarms.Most {
 			t.Errorf("people heard of %d", n)
 		}
 		h.must(kernel.DropAlarmRule{Name: "failed"})

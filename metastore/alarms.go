@@ -228,7 +228,7 @@ func (c *change) raise(r *kernel.AlarmRule, f finding) {
 	next.Last, next.Text, next.Run, next.Succeeded = c.at, f.text, f.run, time.Time{}
 	next.Count += f.n
 	if next.Pending && next.Count >= uint64(max(1, r.InRow)) {
-		if s := c.alarmSettings(); s.Rule(r.Name).Open >= kernel.MaxOpenAlarms {
+		if s := c.alarmSettings(); s.Rule(r.Name).Open >= kernel.OpenAlarms.Most {
 			if a != nil { // it waits for room
 				c.tx.Put(&next)
 			}

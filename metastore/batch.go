@@ -22,7 +22,7 @@ func (c *change) openBatch(k kernel.OpenBatch) error {
 	if _, err := c.afterBatch(k.Then); err != nil {
 		return err
 	}
-	if n := c.global().Batches; n >= kernel.MaxBatches {
+	if n := c.global().Batches; n >= kernel.OpenBatches.Most {
 		return kernel.Exhausted(kernel.BoundBatches, "the tenant has %d batches: one is deleted %v after its end", n, kernel.KeepBatch)
 	}
 	c.count(func(g *kernel.Global) { g.Batches++ })

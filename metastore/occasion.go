@@ -284,8 +284,8 @@ func checkPolicy(d *kernel.Definition, p *kernel.Policy, all others) error {
 		return kernel.Invalid("job %s is recurring: only a triggered job may follow others (after)", d.Key)
 	}
 	for _, key := range after {
-		if list := all.followersOf(key); len(list) >= kernel.MaxFollowers && !slices.Contains(list, d.Key) {
-			return kernel.Exhausted(kernel.BoundFollowers, "too many jobs follow %s: %d are allowed (job %s)", key, kernel.MaxFollowers, d.Key)
+		if list := all.followersOf(key); len(list) >= kernel.FollowersOfJob.Most && !slices.Contains(list, d.Key) {
+			return kernel.Exhausted(kernel.BoundFollowers, "too many jobs follow %s: %d are allowed (job %s)", key, kernel.FollowersOfJob.Most, d.Key)
 		}
 	}
 	if len(after) == 0 && len(p.OnSuccess)+len(p.OnFailure) == 0 {

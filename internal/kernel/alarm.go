@@ -38,8 +38,6 @@ func (k AlarmKind) OfApps() bool { return k == AlarmBacklog || k == AlarmNoWorke
 const (
 	MaxAlarmTargets = 50
 	MaxAlarmRules   = 200
-	// MaxOpenAlarms is how many alarms of one rule may be open. Beyond, nothing is raised: people have been notified.
-	MaxOpenAlarms = 100
 	// MaxAlarms is how many ended alarms of a tenant are kept.
 	MaxAlarms = 10_000
 	// MaxAlarmText limits the text of an alarm, and of a target's answer, in bytes.

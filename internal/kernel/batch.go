@@ -14,7 +14,6 @@ import (
 
 // The limits of batches.
 const (
-	MaxBatches   = 20_000   // of a tenant, those that have ended included
 	MaxBatchArgs = 64 << 10 // bytes
 	MaxBatchName = 200
 	// BatchOpen is how long a batch stays open after the last run was added to it. Then the scheduler closes it: its

@@ -15,8 +15,7 @@ import (
 // follow others, and runs that repeat others, have the occasion of those.
 
 const (
-	MaxAfter     = 16  // jobs that one job follows
-	MaxFollowers = 100 // jobs that follow one job
+	MaxAfter = 16 // jobs that one job follows
 	// MaxBeforeFollowers is how many runs of a tenant wait, if it has no limit of its own, when runs that would follow
 	// others are Skipped: jobs that start several others, these again, and so on, would fill all memory.
 	MaxBeforeFollowers = 1_000_000
