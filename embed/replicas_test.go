@@ -175,16 +175,17 @@ func TestReplicas(t *testing.T) {
 				r.start()
 			}
 			eventually(t, "all five are ready", r.look(func() bool { return r.ready == 5 && r.leader != nil }))
+			more := tests.Size(100, 500, 500)
 			for i := range tests.Size(2, 4, 8) {
 				r.mu.Lock()
 				before := len(r.ran)
 				r.mu.Unlock()
-				eventually(t, "500 more runs", r.look(func() bool { return len(r.ran) >= before+500 }))
+				eventually(t, fmt.Sprintf("%d more runs", more), r.look(func() bool { return len(r.ran) >= before+more }))
 				r.kill(i%2 == 0)
 				took := eventually(t, "one leads", r.look(func() bool { return r.leader != nil }))
 				r.start()
-				more := eventually(t, "the new one is ready", r.look(func() bool { return r.ready == 6+i }))
-				t.Logf("led after %v, the new one is ready after %v", took, more)
+				again := eventually(t, "the new one is ready", r.look(func() bool { return r.ready == 6+i }))
+				t.Logf("led after %v, the new one is ready after %v", took, again)
 			}
 			r.mu.Lock()
 			for _, one := range r.all {
