@@ -22,6 +22,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -190,7 +191,7 @@ type Scheduler struct {
 	grace       time.Duration  // of the workers
 	tenant      jobs.Tenant
 	keys        []jobs.Key
-	handler     http.Handler
+	handler     func() http.Handler  // made when it is first asked for: most replicas serve no requests
 	close       []func() error       // in the order of opening
 	elector     controlplane.Elector // nil = it always leads
 	failed      <-chan error         // of the store, which is then unusable
@@ -326,7 +327,7 @@ func Open(ctx context.Context, cfg Config, js ...jobs.Job) (_ *Scheduler, err er
 		conf.Cluster = s.cluster
 	}
 	s.ops = ops.New(conf)
-	s.handler = s.pages(cfg, rows)
+	s.handler = sync.OnceValue(func() http.Handler { return s.pages(cfg, rows) })
 	if err := s.openWorker(ctx, cfg, js); err != nil {
 		return s, err
 	}
@@ -450,7 +451,7 @@ func (s *Scheduler) Client() *client.Client { return s.client }
 func (s *Scheduler) Ops() *ops.Ops { return s.ops }
 
 // Handler serves the pages, the API and the metrics. Config.Who or Config.Tokens authenticates its requests.
-func (s *Scheduler) Handler() http.Handler { return s.handler }
+func (s *Scheduler) Handler() http.Handler { return s.handler() }
 
 // Ready returns nil if the store answers and a node leads, and otherwise the reason why this process cannot serve
 // requests.

@@ -101,7 +101,7 @@ func (u *UI) renderPart(part *fragment, r *http.Request, v visitor, do handler) 
 	}
 	part.status = max(a.status, http.StatusOK)
 	var out bytes.Buffer
-	if err := u.parts[a.page].ExecuteTemplate(&out, "fragment", u.frameOf(r, v, a)); err != nil {
+	if err := u.parts[a.page]().ExecuteTemplate(&out, "fragment", u.frameOf(r, v, a)); err != nil {
 		u.log.ErrorContext(r.Context(), "cannot render fragment", "page", a.page, "err", err)
 		part.status = http.StatusInternalServerError
 		return

@@ -216,7 +216,7 @@ func (f frame) AgeText() string {
 
 func (u *UI) render(w http.ResponseWriter, r *http.Request, v visitor, a answer) {
 	var out bytes.Buffer
-	if err := u.pages[a.page].ExecuteTemplate(&out, "page", u.frameOf(r, v, a)); err != nil {
+	if err := u.pages[a.page]().ExecuteTemplate(&out, "page", u.frameOf(r, v, a)); err != nil {
 		u.log.ErrorContext(r.Context(), "cannot render page", "page", a.page, "err", err)
 		http.Error(w, "internal error; the server log has details", http.StatusInternalServerError)
 		return

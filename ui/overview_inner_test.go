@@ -17,7 +17,7 @@ func TestCalmOnlyWithoutRedCounts(t *testing.T) {
 		p := overview{Jobs: 1, Workers: make([]ops.Worker, c.workers)}
 		p.Overview.Failed = c.failed
 		var b strings.Builder
-		if err := u.pages["overview"].ExecuteTemplate(&b, "content", &p); err != nil {
+		if err := u.pages["overview"]().ExecuteTemplate(&b, "content", &p); err != nil {
 			t.Fatal(err)
 		}
 		if got := strings.Contains(b.String(), "Nothing needs attention"); got != c.calm {

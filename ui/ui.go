@@ -25,6 +25,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
@@ -80,9 +81,9 @@ type UI struct {
 	about     About
 	log       *slog.Logger
 	episodes  *episode.Log
-	pages     map[string]*template.Template // by page
-	parts     map[string]*template.Template // the same for fragments, without relative times
-	static    string                        // path of the static files, which changes when they do
+	pages     map[string]func() *template.Template // by page
+	parts     map[string]func() *template.Template // the same for fragments, without relative times
+	static    string                               // path of the static files, which changes when they do
 	hub       hub
 	fragments fragments
 	sparks    sparks
@@ -225,11 +226,14 @@ func New(c Config) *UI {
 	return u
 }
 
-// parse reads the templates: frame.gohtml and parts.gohtml are part of every page, each other file is a page of its own
-// and defines "content".
+// parse prepares the templates: frame.gohtml and parts.gohtml are part of every page, each other file is a page of its
+// own and defines "content". A page is read when it is first shown: all of them took half of the CPU time in which a
+// node starts.
 func (u *UI) parse() {
-	u.pages, u.parts = map[string]*template.Template{}, map[string]*template.Template{}
-	frame := template.Must(template.New("").Funcs(u.functions()).ParseFS(files, "templates/frame.gohtml", "templates/parts.gohtml"))
+	u.pages, u.parts = map[string]func() *template.Template{}, map[string]func() *template.Template{}
+	frame := sync.OnceValue(func() *template.Template {
+		return template.Must(template.New("").Funcs(u.functions()).ParseFS(files, "templates/frame.gohtml", "templates/parts.gohtml"))
+	})
 	names, err := fs.Glob(files, "templates/*.gohtml")
 	if err != nil {
 		panic(err) // the pattern is fixed
@@ -239,9 +243,12 @@ func (u *UI) parse() {
 		if page == "frame" || page == "parts" {
 			continue
 		}
-		whole := template.Must(template.Must(frame.Clone()).ParseFS(files, name))
-		u.parts[page] = template.Must(whole.Clone()).Funcs(timeless)
-		u.pages[page] = whole
+		read := func(other template.FuncMap) func() *template.Template {
+			return sync.OnceValue(func() *template.Template {
+				return template.Must(template.Must(frame().Clone()).Funcs(other).ParseFS(files, name))
+			})
+		}
+		u.pages[page], u.parts[page] = read(nil), read(timeless)
 	}
 }
 
