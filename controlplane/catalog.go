@@ -24,6 +24,7 @@ type catalog struct {
 	mu      sync.Mutex
 	entries map[jobName]*planned
 	due     schedule.Agenda[*planned]
+	ready   turns // what is due, and has left the agenda
 	pending map[jobName]bool
 	globals map[jobs.Tenant]*kernel.Global
 	closed  map[jobs.Tenant]*schedule.Calendars
@@ -76,6 +77,7 @@ type entry struct {
 	schedule *schedule.Schedule
 	next     time.Time // zero = never
 	foreign  bool
+	beside   int // jobs that are decided in the same pass
 }
 
 // moved reports whether d, the definition after a decision, is another state of the job than the one that was decided
@@ -85,7 +87,7 @@ func (e *entry) moved(d *kernel.Definition) bool {
 }
 
 func (e *planned) entry() *entry {
-	return &entry{e.near.def, e.near.schedule, fromNanos(e.next), e.foreign}
+	return &entry{e.near.def, e.near.schedule, fromNanos(e.next), e.foreign, 0}
 }
 
 func nanos(t time.Time) int64 {
@@ -114,7 +116,7 @@ func (c *catalog) reset() {
 	c.entries, c.pending = map[jobName]*planned{}, map[jobName]bool{}
 	c.globals, c.stale = map[jobs.Tenant]*kernel.Global{}, map[jobs.Tenant]bool{}
 	c.closed = map[jobs.Tenant]*schedule.Calendars{}
-	c.due, c.changes = schedule.Agenda[*planned]{}, 0
+	c.due, c.ready, c.changes = schedule.Agenda[*planned]{}, turns{}, 0
 	c.vain = map[jobName]vain{}
 }
 
@@ -477,13 +479,13 @@ func (c *catalog) place(e *planned) {
 	}
 }
 
-// dueBy takes up to limit entries that are due at now off the agenda, and returns when to look for the next one. It
-// returns copies, because the catalog may change meanwhile; those of the same time are in the order of their keys.
-// Definitions that are not in memory are pending: the next reload puts them back on the agenda.
+// dueBy takes up to limit entries that are due at now, in turns of tenants and apps, and returns when to look for the
+// next one. It returns copies, because the catalog may change meanwhile; those of the same time are in the order of
+// their keys. Definitions that are not in memory are pending: the next reload puts them back on the agenda.
 func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for taken := 0; taken < limit; {
+	for far := 0; far < limit; {
 		first, ok := c.due.First()
 		if !ok {
 			break
@@ -493,16 +495,30 @@ func (c *catalog) dueBy(now time.Time, limit int) (due []*entry, next time.Time)
 			break
 		}
 		at, e, _ := c.due.Pop()
-		if e.placed != at.UnixNano() {
-			continue
-		}
-		e.placed = 0
-		taken++
-		if e.near == nil {
+		switch {
+		case e.placed != at.UnixNano():
+		case e.near == nil:
+			e.placed = 0
 			c.pending[e.jobName] = true
+			far++
+		default:
+			c.ready.add(e.near.def.App, dueAt{e, e.placed})
+		}
+	}
+	for len(due) < limit {
+		p, ok := c.ready.take()
+		if !ok {
+			break
+		}
+		if p.placed != p.at {
 			continue
 		}
-		due = append(due, e.entry())
+		p.placed = 0
+		if p.near == nil { // it has changed since
+			c.pending[p.jobName] = true
+			continue
+		}
+		due = append(due, p.entry())
 	}
 	if len(c.pending) > 0 {
 		next = now

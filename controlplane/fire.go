@@ -16,8 +16,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Limits of one pass: jobs in a commit, due times that become runs and due times that are looked at, for one job. The
-// rest is decided in the next pass, at once.
+// Limits of one pass: jobs in a commit, due times that become runs, which its jobs share, and due times that are looked
+// at for one job. The rest is decided in the next pass, at once.
 const (
 	fireJobs = 1000
 	fireRuns = 1000
@@ -100,6 +100,7 @@ func (cp *ControlPlane) fireAll(ctx context.Context, d *duty, due []*entry, term
 	based := make([]basis, len(due))
 	idle := make([]bool, len(due)) // nothing to decide yet
 	for i, e := range due {
+		e.beside = len(due)
 		g, calendars := cp.catalog.global(e.def.Tenant), cp.catalog.calendars(e.def.Tenant)
 		based[i] = basisOf(fireOf(e.def, g, calendars), term)
 		f, ok := decide(e, g, calendars, now)
@@ -206,8 +207,8 @@ func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) (k
 	var newest newestLate
 	ahead, idle := begun(d), d.Idle(g, now)
 	due, ok := e.next, !e.next.IsZero()
-	looked := 0
-	for ; ok && !due.After(by) && len(f.Due) < fireRuns && (looked < fireLook || newest.first()); looked++ {
+	looked, runs := 0, max(1, fireRuns/max(1, e.beside))
+	for ; ok && !due.After(by) && len(f.Due) < runs && (looked < fireLook || newest.first()); looked++ {
 		if d.FixedDelay() && len(f.Due) > 0 {
 			break // the next one counts from the end of this run
 		}
