@@ -11,14 +11,13 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/carillon-scheduler/carillon/internal/fastjson"
 )
 
 // Ambiguous JSON is how requests are smuggled past a proxy: a repeated key, invalid UTF-8, a second document after the
-// first. All of it is refused here, before any other reader.
+// first. All of it is refused here, before any other reader, by the function that the kernel has for arguments.
 
 // Size limits of bodies. The larger one is for jobs that are applied in one commit; for bulks, see maxBulkBody.
 const (
@@ -30,8 +29,9 @@ const (
 // bodyTime is how long a body may take to arrive.
 const bodyTime = 10 * time.Second
 
-// maxDepth is the limit of nesting in JSON.
-const maxDepth = 64
+// maxDepth is the limit of nesting in JSON: that of arguments, which the kernel checks, within what a body has around
+// them.
+const maxDepth = fastjson.MaxLevels + 8
 
 // strict only passes requests on whose body is unambiguous JSON. arrived returns why a request must not be served after
 // its body took so long to arrive, or nil.
@@ -149,107 +149,33 @@ func checkBody(r *http.Request, body []byte) *Problem {
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/json" {
 		return problem(http.StatusUnsupportedMediaType, codeMediaType, "send Content-Type: application/json")
 	}
-	if deepest(body) > maxDepth {
-		return problem(http.StatusBadRequest, codeMalformed, fmt.Sprintf("the body is nested more than %d levels deep", maxDepth))
+	if deepest := fastjson.Levels(body); deepest > maxDepth { // before anything parses it
+		return problem(http.StatusBadRequest, codeMalformed, fmt.Sprintf("the body is nested %d levels deep, at most %d are allowed", deepest, maxDepth))
 	}
-	if !json.Valid(body) {
+	why := fastjson.Fault(body, maxDepth)
+	if why != "" && !json.Valid(body) {
 		return problem(http.StatusBadRequest, codeMalformed, "the body is not one JSON document")
 	}
-	if why := ambiguous(body); why != "" {
-		return problem(http.StatusUnprocessableEntity, codeInvalid, "the body "+why, Fault{Location: "body", Message: why})
+	if why == "" && bytes.Contains(body, []byte("null")) {
+		why = null(body)
+	}
+	if why != "" {
+		return problem(http.StatusUnprocessableEntity, codeInvalid, "the body: "+why, Fault{Location: "body", Message: why})
 	}
 	return nil
-}
-
-// deepest returns the depth of nested brackets, without recursion.
-func deepest(body []byte) int {
-	depth, most := 0, 0
-	scan(body, func(i int, inText bool) {
-		if inText {
-			return
-		}
-		switch body[i] {
-		case '{', '[':
-			depth++
-			most = max(most, depth)
-		case '}', ']':
-			depth--
-		}
-	})
-	return most
-}
-
-// scan calls fn for each byte outside of strings, for each backslash within, and for each closing quote as if within.
-func scan(body []byte, fn func(i int, inText bool)) {
-	inText := false
-	for i := 0; i < len(body); i++ {
-		switch c := body[i]; {
-		case inText && c == '\\':
-			fn(i, true)
-			i++
-		case c == '"':
-			inText = !inText
-		case !inText:
-			fn(i, false)
-		}
-	}
-}
-
-// ambiguous returns why valid JSON is ambiguous, or "".
-func ambiguous(body []byte) (why string) {
-	if !utf8.Valid(body) {
-		return "is not valid UTF-8"
-	}
-	const none = -100
-	high := none // position of a high surrogate that needs its low one
-	scan(body, func(i int, inText bool) {
-		if !inText || why != "" {
-			return
-		}
-		r := escaped(body, i)
-		second := r >= 0xdc00 && r < 0xe000
-		switch {
-		case second && high != i-6, !second && high != none:
-			why = "contains half of a surrogate pair in a string"
-		case r == 0:
-			why = "contains a NUL character in a string"
-		}
-		if high = none; r >= 0xd800 && r < 0xdc00 {
-			high = i
-		}
-	})
-	switch {
-	case why != "":
-		return why
-	case high != none:
-		return "contains half of a surrogate pair in a string"
-	}
-	return unclear(body)
-}
-
-// escaped returns the code unit of a \u escape at i, or -1 if there is none.
-func escaped(body []byte, i int) int {
-	if i < 0 || i+6 > len(body) || body[i] != '\\' || body[i+1] != 'u' {
-		return -1
-	}
-	n, err := strconv.ParseUint(string(body[i+2:i+6]), 16, 16)
-	if err != nil {
-		return -1
-	}
-	return int(n)
 }
 
 // free are the keys whose values may be any JSON: arguments, results and checkpoints of runs, and requests and commands of jobs.
 var free = map[string]bool{"args": true, "result": true, "data": true, "http": true, "exec": true}
 
-// unclear returns what is wrong with the keys and values of valid JSON, or "". A null outside of free values is
-// refused: some clients mean "not set" by it, others "empty".
-func unclear(body []byte) string {
+// null returns what is wrong with the nulls of valid JSON, or "". One outside of free values is refused: some clients
+// mean "not set" by it, others "empty".
+func null(body []byte) string {
 	type level struct {
-		seen map[string]bool // the keys so far; nil = an array
-		key  bool            // a key comes next
-		free bool            // within arguments, where anything may be
-		args bool            // the value that comes next is the arguments
+		object bool
+		key    bool // a key comes next
+		free   bool // within arguments, where anything may be
+		args   bool // the value that comes next is the arguments
 	}
 	var open []level
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -261,23 +187,17 @@ func unclear(body []byte) string {
 		}
 		top := len(open) - 1
 		if s, ok := token.(string); ok && top >= 0 && open[top].key {
-			if open[top].seen[s] {
-				return fmt.Sprintf("has the key %.60q twice", s)
-			}
-			open[top].seen[s], open[top].key, open[top].args = true, false, free[s]
+			open[top].key, open[top].args = false, free[s]
 			continue
 		}
 		within := top >= 0 && (open[top].free || open[top].args)
-		if n, ok := token.(json.Number); ok && overflows(string(n)) {
-			return fmt.Sprintf("has the number %.40s, which exceeds 1.8e308: send it as a string", n)
-		}
 		switch token {
 		case nil:
 			if top < 0 || !open[top].free {
-				return "has a null: leave the field out"
+				return "a field is null: leave it out"
 			}
 		case json.Delim('{'):
-			open = append(open, level{seen: map[string]bool{}, key: true, free: within})
+			open = append(open, level{object: true, key: true, free: within})
 			continue
 		case json.Delim('['):
 			open = append(open, level{free: within})
@@ -286,18 +206,8 @@ func unclear(body []byte) string {
 			open = open[:top]
 			top--
 		}
-		// A value is complete: in an object, a key follows.
-		if top >= 0 && open[top].seen != nil {
-			open[top].key = true
+		if top >= 0 {
+			open[top].key = open[top].object // a value is complete
 		}
 	}
-}
-
-// overflows reports that no float64 can store a number. Most languages read numbers as float64, Go among them.
-func overflows(number string) bool {
-	if len(number) <= 300 && !strings.ContainsAny(number, "eE") {
-		return false
-	}
-	_, err := strconv.ParseFloat(number, 64)
-	return errors.Is(err, strconv.ErrRange)
 }

@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"errors"
 	"strconv"
+	"unicode/utf8"
 )
 
 // MaxLevels is how deep arguments may be nested.
 const MaxLevels = 64
 
-// Value reports whether b is JSON of at most so many levels.
+// Value reports whether b is sound JSON of at most so many levels; Fault has why not.
 func Value(b []byte, levels int) bool {
 	p := value(b, blank(b, 0), levels)
 	return p > 0 && blank(b, p) == len(b)
@@ -78,7 +79,7 @@ func Indented(b []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// Object reports whether b is a JSON object of at most MaxLevels levels. Each run's arguments are checked several
+// Object reports whether b is a sound JSON object of at most MaxLevels levels. Each run's arguments are checked several
 // times, and Object takes a fifth of the time of package encoding/json, which calls a function for each byte.
 func Object(b []byte) bool {
 	p := blank(b, 0)
@@ -126,6 +127,7 @@ func nested(b []byte, p, levels int) int {
 		return -1
 	}
 	object, end := b[p] == '{', b[p]+2 // the closing characters stand two behind the opening ones
+	var known keys
 	p = blank(b, p+1)
 	if p < len(b) && b[p] == end {
 		return p + 1
@@ -135,7 +137,8 @@ func nested(b []byte, p, levels int) int {
 			if p >= len(b) || b[p] != '"' {
 				return -1
 			}
-			if p = quoted(b, p); p < 0 {
+			begin := p
+			if p = quoted(b, p); p < 0 || !known.add(b, begin, p) {
 				return -1
 			}
 			if p = blank(b, p); p >= len(b) || b[p] != ':' {
@@ -161,35 +164,69 @@ func nested(b []byte, p, levels int) int {
 }
 
 func quoted(b []byte, p int) int {
+	begin, most := p, byte(0)
 	for p++; p < len(b); p++ {
 		switch c := b[p]; {
 		case c == '"':
+			if most >= utf8.RuneSelf && !utf8.Valid(b[begin:p]) {
+				return -1
+			}
 			return p + 1
 		case c < ' ':
 			return -1
 		case c == '\\':
-			if p++; p >= len(b) {
+			if p = escape(b, p); p < 0 {
 				return -1
 			}
-			switch b[p] {
-			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-			case 'u':
-				for range 4 {
-					if p++; p >= len(b) || !hexadecimal(b[p]) {
-						return -1
-					}
-				}
-			default:
-				return -1
-			}
+		default:
+			most |= c
 		}
 	}
 	return -1
 }
 
-func hexadecimal(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+// escape returns the last byte of the escape at p.
+func escape(b []byte, p int) int {
+	if p++; p >= len(b) {
+		return -1
+	}
+	switch b[p] {
+	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+		return p
+	}
+	switch unit := codeUnit(b, p-1); {
+	case unit <= 0, low(unit):
+		return -1
+	case high(unit):
+		if !low(codeUnit(b, p+5)) {
+			return -1
+		}
+		return p + 10
+	}
+	return p + 4
 }
+
+// codeUnit returns the UTF-16 code unit of the escape at p, such as \u00e9, or -1 if there is none.
+func codeUnit(b []byte, p int) (unit int) {
+	if p+6 > len(b) || b[p] != '\\' || b[p+1] != 'u' {
+		return -1
+	}
+	for _, c := range b[p+2 : p+6] {
+		switch {
+		case c >= '0' && c <= '9':
+			unit = unit<<4 | int(c-'0')
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			unit = unit<<4 | int(c|0x20-'a'+10)
+		default:
+			return -1
+		}
+	}
+	return unit
+}
+
+// high and low report whether a code unit is the first or the second half of a surrogate pair.
+func high(unit int) bool { return unit >= 0xd800 && unit < 0xdc00 }
+func low(unit int) bool  { return unit >= 0xdc00 && unit < 0xe000 }
 
 func numeral(b []byte, p int) int {
 	end := numeralEnd(b, p)
@@ -249,19 +286,4 @@ func literal(b []byte, p int, want string) int {
 		return -1
 	}
 	return p + len(want)
-}
-
-// Overflowing is a number of valid JSON that no float64 holds, or "".
-func Overflowing(args []byte) string {
-	d := json.NewDecoder(bytes.NewReader(args))
-	d.UseNumber()
-	for {
-		token, err := d.Token()
-		if err != nil {
-			return ""
-		}
-		if n, is := token.(json.Number); is && overflows(string(n)) {
-			return string(n)
-		}
-	}
 }

@@ -3,11 +3,14 @@ package fastjson
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// What is taken for an object is one, and what is one is taken for it.
+// What is taken for a sound object is one, and what is one is taken for it. Fault gives a reason for all else.
 func FuzzPlainObject(f *testing.F) {
 	for _, s := range []string{
 		``, ` `, `{`, `{}`, " {\t}\r\n", `{}x`, `{} {}`, `[]`, `1`, `"a"`, `null`,
@@ -15,18 +18,96 @@ func FuzzPlainObject(f *testing.F) {
 		`{"a":-0}`, `{"a":01}`, `{"a":-}`, `{"a":1.}`, `{"a":.5}`, `{"a":1.5e+10}`, `{"a":1E}`, `{"a":1e308}`, `{"a":1e309}`, `{"a":[-1e400]}`, `{"a":1e-400}`, `{"a":0e400}`, `{"a":"1e400"}`, `{"a":` + strings.Repeat("9", 400) + `}`, `{"a":1e-}`, `{"a":0e0}`, `{"a":00}`, `{"a":+1}`,
 		`{"a":tru}`, `{"a":true}`, `{"a":falsey}`, `{"a":null}`, `{"a":NaN}`,
 		`{"a":"\u00fF\n\/"}`, `{"a":"\u00f"}`, `{"a":"\x"}`, `{"a":"\`, "{\"a\":\"\x1f\"}", "{\"a\":\"\xff\x7f\"}", `{"a":"`,
+		`{"a":1,"b":{"a":1},"a":2}`, `{"a":1,"\u0061":2}`, `{"a":["\ud83d\udd14","\\\ud83d"]}`, `{"\u0000":1}`, "{\"a\":\"\uFFFD\\ufffd\"}",
 		strings.Repeat(`{"a":`, 63) + `{}` + strings.Repeat(`}`, 63), strings.Repeat(`{"a":`, 64) + `{}` + strings.Repeat(`}`, 64),
 		`{"a":` + strings.Repeat(`[`, 63) + strings.Repeat(`]`, 63) + `}`, `{"a":` + strings.Repeat(`[`, 64) + strings.Repeat(`]`, 64) + `}`,
 	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		trimmed := bytes.TrimLeft(b, " \t\r\n")
-		want := json.Valid(b) && trimmed[0] == '{' && levels(b) <= MaxLevels && Overflowing(b) == ""
-		if got := Object(b); got != want {
+		want := sound(b)
+		if got := Value(b, MaxLevels); got != want {
 			t.Errorf("%q: %t, want %t", b, got, want)
 		}
+		if why := Fault(b, MaxLevels); (why == "") != want {
+			t.Errorf("%q: %q, want a fault: %t", b, why, !want)
+		}
+		if got := Object(b); got != (want && bytes.TrimLeft(b, " \t\r\n")[0] == '{') {
+			t.Errorf("%q is an object: %t", b, got)
+		}
 	})
+}
+
+var replacement = regexp.MustCompile(`\\u[fF]{3}[dD]`)
+
+// sound is Value by what package encoding/json reads.
+func sound(b []byte) bool {
+	if !json.Valid(b) || !utf8.Valid(b) || levels(b) > MaxLevels {
+		return false
+	}
+	var keys []map[string]bool
+	isKey, replaced := false, 0
+	for d := decoder(b); ; {
+		token, err := d.Token()
+		if err != nil { // half a surrogate pair becomes a replacement character
+			return replaced == strings.Count(string(b), "\uFFFD")+len(replacement.FindAll(bytes.ReplaceAll(b, []byte(`\\`), nil), -1))
+		}
+		top := len(keys) - 1
+		switch v := token.(type) {
+		case string:
+			replaced += strings.Count(v, "\uFFFD")
+			if strings.Contains(v, "\x00") || isKey && keys[top][v] {
+				return false
+			}
+			if isKey {
+				keys[top][v], isKey = true, false
+				continue
+			}
+		case json.Number:
+			if _, err := v.Float64(); err != nil {
+				return false
+			}
+		case json.Delim:
+			if v == '{' {
+				keys, isKey = append(keys, map[string]bool{}), true
+				continue
+			}
+			if v == '[' {
+				keys, isKey = append(keys, nil), false
+				continue
+			}
+			keys = keys[:top]
+			top--
+		}
+		isKey = top >= 0 && keys[top] != nil
+	}
+}
+
+// Each fault is named, wherever it is.
+func TestFaults(t *testing.T) {
+	many := func(last string) string {
+		var b strings.Builder
+		for i := range 40 {
+			fmt.Fprintf(&b, `"k%d":0,`, i)
+		}
+		return "{" + b.String() + last + "}"
+	}
+	for _, c := range []struct{ value, want string }{
+		{"{\"a\":\"\xff\"}", "not valid UTF-8"}, {"{\"\xc3\":1}", "not valid UTF-8"}, {"\"\xed\xa0\x80\"", "not valid UTF-8"},
+		{`{"a":"\u0000"}`, "NUL"}, {`{"\u0000":1}`, "NUL"}, {`["\\\u0000"]`, "NUL"}, {`["\\u0000"]`, ""}, {"\"\x00\"", "not valid JSON"},
+		{`"\ud83d\udd14"`, ""}, {`"\uD83D\uDD14"`, ""}, {`"\ud83d"`, "surrogate"}, {`"\udd14"`, "surrogate"}, {`"\ud83d\ud83d"`, "surrogate"},
+		{`"\ud83d\u0041"`, "surrogate"}, {`"\ud83dx\udd14"`, "surrogate"}, {`{"\udd14":1}`, "surrogate"},
+		{`{"a":1,"a":1}`, `the key "a" is repeated`}, {`{"a":1,"\u0061":1}`, `the key "a" is repeated`}, {`[{"x":{"é":1,"\u00e9":2}}]`, `the key "é" is repeated`},
+		{`{"a":{"a":1},"b":{"a":1}}`, ""}, {`[{"a":1},{"a":1}]`, ""}, {`{"a":1,"A":1}`, ""}, {`{"":1,"":2}`, `the key "" is repeated`},
+		{many(`"x":1`), ""}, {many(`"k0":1`), `the key "k0" is repeated`}, {many(`"k39":1`), `the key "k39" is repeated`}, {many(`"\u006b39":1`), `the key "k39" is repeated`},
+		{`[1e400]`, "the number 1e400 exceeds"}, {`1e-400`, ""}, {`12345678901234567890`, ""},
+		{"", "not valid JSON"}, {"{} {}", "not valid JSON"}, {"\ufeff{}", "not valid JSON"},
+		{strings.Repeat("[", 65) + strings.Repeat("]", 65), "nested 65 levels deep, at most 64 are allowed"},
+	} {
+		if got := Fault([]byte(c.value), MaxLevels); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%.60q: %q, want %q", c.value, got, c.want)
+		}
+	}
 }
 
 // levels is how deep valid JSON is nested.

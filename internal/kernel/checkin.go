@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -48,12 +47,10 @@ func (c CheckIn) Check() error {
 		return Invalid("error of a check-in of job %s: %d bytes, at most %d of text are allowed", c.Key, len(c.Error), MaxAlarmText)
 	case c.Error != "" && !c.Failed:
 		return Invalid("a check-in of job %s has an error, but did not fail", c.Key)
-	case len(c.Result) > MaxArgs || len(c.Result) > 0 && !json.Valid(c.Result):
-		return Invalid("result of a check-in of job %s: %d bytes, want JSON of at most %d", c.Key, len(c.Result), MaxArgs)
 	case c.Took < 0 || c.Took > maxTook:
 		return Invalid("a check-in of job %s took %v: want 0 to %v", c.Key, c.Took, maxTook)
 	}
-	return nil
+	return CheckResult(c.Result)
 }
 
 // Digest returns a hash of the request without the run's ID: a repeated request has the same.

@@ -197,7 +197,7 @@ func TestDeepArgumentsCostNothing(t *testing.T) {
 
 // What looks dangerous to other languages is plain data here, kept to the byte.
 func TestArgumentsAreKeptAsTheyAre(t *testing.T) {
-	raw := []byte(`{"__proto__":{"x":1},"constructor":null,"$ref":"file:///etc/passwd","b":1,"a":2,"b":3}`)
+	raw := []byte(`{"__proto__":{"x":1},"constructor":null,"$ref":"file:///etc/passwd","b":1,"a":2,"B":3}`)
 	c := Create{ID: jobs.ID{1}, Key: "k", Args: raw}
 	if err := c.Check(); err != nil {
 		t.Fatal(err)

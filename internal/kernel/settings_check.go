@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
@@ -217,13 +216,12 @@ func oneOf[T ~string](what string, v *T, allowed ...T) error {
 
 // CheckArgs validates arguments: a JSON object of at most MaxArgs bytes and 64 levels, or none.
 func CheckArgs(args []byte) error {
-	if len(args) == 0 {
+	switch {
+	case len(args) == 0:
 		return nil
-	}
-	if len(args) > MaxArgs {
+	case len(args) > MaxArgs:
 		return Invalid("arguments have %d bytes, at most %d are allowed: send a reference to the data instead", len(args), MaxArgs)
-	}
-	if fastjson.Object(args) {
+	case fastjson.Object(args):
 		return nil
 	}
 	if err := checkJSON("arguments", args, fastjson.MaxLevels); err != nil {
@@ -249,40 +247,27 @@ func checkValue(what string, raw []byte, most, levels int) error {
 		return nil
 	case len(raw) > most:
 		return Invalid("%s has %d bytes, at most %d are allowed: keep the data elsewhere and a reference here", what, len(raw), most)
-	case fastjson.Value(raw, levels):
-		return nil
 	}
 	return checkJSON(what, raw, levels)
 }
 
-// checkJSON returns what is wrong with JSON that a run carries.
+// checkJSON returns what is wrong with JSON that comes from a caller. Each of it passes here, whatever it is for.
 func checkJSON(what string, raw []byte, levels int) error {
-	if err := checkLevels(what, raw, levels); err != nil {
-		return err
-	}
-	if !json.Valid(raw) {
-		return Invalid("%s: not valid JSON", what)
-	}
-	if n := fastjson.Overflowing(raw); n != "" {
-		return Invalid("%s: the number %.40s exceeds 1.8e308: send it as a string", what, n)
+	if why := fastjson.Fault(raw, levels); why != "" {
+		return Invalid("%s: %s", what, why)
 	}
 	return nil
 }
 
-// checkLevels bounds the levels of JSON: what reads or shows it may take time and memory for each level of each value.
-func checkLevels(what string, raw []byte, levels int) error {
-	if deepest := fastjson.Levels(raw); deepest > levels {
-		return Invalid("%s: nested %d levels deep, at most %d are allowed", what, deepest, levels)
-	}
-	return nil
-}
-
-// checkSchema bounds the schema of arguments. Whether it is one is seen where it is used.
+// checkSchema validates the schema of arguments as JSON. Whether it is a schema is seen where it is used.
 func (d *Declaration) checkSchema() error {
-	if len(d.Schema) > 256<<10 {
+	switch {
+	case len(d.Schema) == 0:
+		return nil
+	case len(d.Schema) > 256<<10:
 		return Invalid("job %s: the schema of its arguments has %d bytes, at most 256 KiB are allowed", d.Key, len(d.Schema))
 	}
-	return checkLevels(fmt.Sprintf("job %s: the schema of its arguments", d.Key), d.Schema, fastjson.MaxLevels)
+	return checkJSON(fmt.Sprintf("job %s: the schema of its arguments", d.Key), d.Schema, fastjson.MaxLevels)
 }
 
 // workExamples are shown in errors.
@@ -296,8 +281,8 @@ func checkWork(name string, raw []byte) error {
 		return nil
 	case len(raw) > MaxWork:
 		return Invalid("%s has %d bytes, at most %d are allowed", name, len(raw), MaxWork)
-	case CheckArgs(raw) != nil:
+	case !fastjson.Object(raw) && fastjson.Value(raw, fastjson.MaxLevels):
 		return Invalid("%s must be a JSON object such as %s, not %.20q", name, workExamples[name], raw)
 	}
-	return nil
+	return checkJSON(name, raw, fastjson.MaxLevels)
 }

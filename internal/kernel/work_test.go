@@ -30,7 +30,7 @@ func TestWorkOfAJob(t *testing.T) {
 			}
 		}
 		for bad, says := range map[string]string{
-			`[]`: name + " must be a JSON object", `{`: name + " must be a JSON object", `"x"`: workExamples[name],
+			`[]`: name + " must be a JSON object", `{`: name + ": not valid JSON", `{"a":1,"a":2}`: name + `: the key "a" is repeated`, `"x"`: workExamples[name],
 			`{"a":"` + strings.Repeat("x", MaxWork) + `"}`: "at most 65536 are allowed",
 		} {
 			s := set(name, bad)
