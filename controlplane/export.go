@@ -4,13 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/auditfile"
 	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -149,8 +149,7 @@ func (cp *ControlPlane) exportTenant(ctx context.Context, to AuditSink, names []
 
 // exportFailed records a failure, once until the sink receives again: the first error is what people look for.
 func (cp *ControlPlane) exportFailed(ctx context.Context, names []string, tenant jobs.Tenant, is *kernel.AuditSink, sent error) error {
-	why := strings.ToValidUTF8(sent.Error(), "\uFFFD")
-	why = strings.ToValidUTF8(why[:min(len(why), kernel.MaxAuditSinkError)], "")
+	why := plain.Short(sent.Error(), kernel.MaxAuditSinkError)
 	cp.episodes.Failed(slog.LevelWarn, is.Name, "a sink of the audit does not receive", "sink", is.Name, "tenant", tenant, "err", why)
 	if !is.Failing.IsZero() {
 		return nil

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/dispatch"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -157,7 +157,7 @@ func checkHeartbeat(from bus.Principal, b *bus.Heartbeat) error {
 	for i := range b.Running {
 		if p := b.Running[i].Progress; p != nil {
 			p.Done, p.Total = max(0, p.Done), max(0, p.Total)
-			p.Text = cut(p.Text, mostWords)
+			p.Text = plain.Short(p.Text, mostWords)
 		}
 	}
 	if b.Info == nil {
@@ -188,22 +188,14 @@ func checkInfo(i *bus.WorkerInfo) error {
 	i.Slots = min(i.Slots, mostSlots)
 	i.Tags = slices.Clone(i.Tags[:min(len(i.Tags), kernel.MaxTags)])
 	for n := range i.Tags {
-		i.Tags[n] = cut(i.Tags[n], mostWords)
+		i.Tags[n] = plain.Short(i.Tags[n], mostWords)
 	}
 	for k, why := range i.Faults {
 		if k.Check() != nil || len(i.Faults) > bus.MostJobs {
 			return kernel.Invalid("worker %s: unserved job %.40q: invalid key, or too many of them", i.Name, k)
 		}
-		i.Faults[k] = cut(why, mostWords)
+		i.Faults[k] = plain.Short(why, mostWords)
 	}
-	i.Label, i.Host, i.Version = cut(i.Label, mostWords), cut(i.Host, mostWords), cut(i.Version, mostWords)
+	i.Label, i.Host, i.Version = plain.Short(i.Label, mostWords), plain.Short(i.Host, mostWords), plain.Short(i.Version, mostWords)
 	return kernel.CheckName("app", i.App)
-}
-
-// cut shortens s to at most n bytes, in memory of its own.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.Clone(strings.ToValidUTF8(s[:n], ""))
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -82,7 +83,7 @@ const (
 
 // sane returns a line as a worker of ours would have written it.
 func sane(l metastore.LogLine, now time.Time) metastore.LogLine {
-	l.Text = cut(l.Text, mostText)
+	l.Text = plain.Short(l.Text, mostText)
 	switch l.Level {
 	case "DEBUG", "INFO", "WARN", "ERROR":
 	default:

@@ -30,7 +30,7 @@ func (c *change) auditBy(actor, verb, target string, before, after fields) {
 	if actor != c.env.Actor {
 		reason = ""
 	}
-	c.append(&kernel.Audit{Actor: readable(actor), Reason: readable(reason), Verb: verb, Target: target, Before: before.json(), After: after.json()})
+	c.append(&kernel.Audit{Actor: actor, Reason: reason, Verb: verb, Target: target, Before: before.json(), After: after.json()})
 }
 
 // append writes a line, with its place in the tenant's chain.
@@ -42,9 +42,6 @@ func (c *change) append(a *kernel.Audit) {
 	c.chain(&g, a)
 	c.purgeAudits(2)
 }
-
-// readable is a text as JSON can carry it: a line with other bytes could not be verified.
-func readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // chain puts the tenant's last line with its hash, which the next line names.
 func (c *change) chain(g *kernel.Global, a *kernel.Audit) {
@@ -134,8 +131,8 @@ func (c *change) lastAudit() (last *kernel.Audit) {
 func (c *change) auditRun(run *kernel.Run, before fields) {
 	last := c.lastAudit()
 	many := "runs of " + string(run.Key)
-	if last == nil || c.audited[c.env.Tenant] != last.N || last.Verb != c.env.Command.Verb().String() || last.Actor != readable(c.env.Actor) ||
-		last.Reason != readable(c.env.Reason) || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(run.Key)) {
+	if last == nil || c.audited[c.env.Tenant] != last.N || last.Verb != c.env.Command.Verb().String() || last.Actor != c.env.Actor ||
+		last.Reason != c.env.Reason || last.Target != many && !strings.HasSuffix(last.Target, " of "+string(run.Key)) {
 		c.audit(runTarget(run), before, nil)
 		return
 	}

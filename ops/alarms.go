@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/alarms"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -75,7 +76,7 @@ func hostOf(address string) string {
 // ones: failed for good, missed, paused itself, no worker.
 func (o *Ops) SetAlarmTarget(ctx context.Context, who Who, t kernel.AlarmTarget, usual bool) error {
 	k := kernel.SetAlarmTarget{Target: t}
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return err
 	}
 	before, err := o.alarmSettings(ctx, who)
@@ -116,7 +117,7 @@ func (o *Ops) SetAlarmTarget(ctx context.Context, who Who, t kernel.AlarmTarget,
 // DropAlarmTarget deletes a target that no rule names.
 func (o *Ops) DropAlarmTarget(ctx context.Context, who Who, name string) error {
 	k := kernel.DropAlarmTarget{Name: name}
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return err
 	}
 	e, err := o.apply(ctx, who, k)
@@ -132,7 +133,7 @@ func (o *Ops) SetAlarmRule(ctx context.Context, who Who, r kernel.AlarmRule) err
 		r.InRow = 1
 	}
 	k := kernel.SetAlarmRule{Rule: r}
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return err
 	}
 	if _, err := time.LoadLocation(r.Zone); err != nil || r.Zone == "Local" {
@@ -145,7 +146,7 @@ func (o *Ops) SetAlarmRule(ctx context.Context, who Who, r kernel.AlarmRule) err
 // DropAlarmRule deletes a rule; its open alarms end.
 func (o *Ops) DropAlarmRule(ctx context.Context, who Who, name string) error {
 	k := kernel.DropAlarmRule{Name: name}
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return err
 	}
 	e, err := o.apply(ctx, who, k)
@@ -165,8 +166,7 @@ func (o *Ops) EndAlarm(ctx context.Context, who Who, n uint64) error {
 	if who.Reason != "" {
 		why += ": " + who.Reason
 	}
-	why = strings.ToValidUTF8(why[:min(len(why), kernel.MaxAlarmText)], "")
-	_, err = o.apply(ctx, who, kernel.EndAlarm{Rule: a.Rule, Job: a.Job, App: a.App, N: n, Why: why})
+	_, err = o.apply(ctx, who, kernel.EndAlarm{Rule: a.Rule, Job: a.Job, App: a.App, N: n, Why: plain.Short(why, kernel.MaxAlarmText)})
 	return err
 }
 
@@ -247,5 +247,5 @@ func answerText(s kernel.AlarmSent) string {
 	if text == "" {
 		return ""
 	}
-	return ": " + strings.ToValidUTF8(text[:min(len(text), 200)], "")
+	return ": " + plain.Short(text, 200)
 }

@@ -97,7 +97,7 @@ func (o *Ops) SetCalendar(ctx context.Context, who Who, k kernel.SetCalendar) (C
 // DropCalendar deletes a calendar that no job uses. A job that begins to use it at that very moment is due as if the
 // calendar were empty, and shows a warning.
 func (o *Ops) DropCalendar(ctx context.Context, who Who, k kernel.DropCalendar) error {
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return err
 	}
 	if err := who.unlimited(); err != nil { // also if there is no such calendar

@@ -187,7 +187,7 @@ func partial(err error) error {
 // plan returns the change that a desired state needs.
 func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how How, calendars *schedule.Calendars, p *Planned) ([]kernel.Command, error) {
 	edit := kernel.Edit{Key: w.Key, Set: w.Set, Bundle: how.Bundle, TakeOver: how.TakeOver}
-	if err := edit.Check(); err != nil {
+	if err := kernel.CheckCommand(edit); err != nil {
 		return nil, err
 	}
 	d, err := o.definition(ctx, who, w.Key)
@@ -202,7 +202,7 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 		case w.App == "":
 			return nil, kernel.Invalid("there is no job %s yet: to create it, set the app whose workers run it", w.Key)
 		}
-		if err := create.Check(); err != nil {
+		if err := kernel.CheckCommand(*create); err != nil {
 			return nil, err
 		}
 		d = &kernel.Definition{Tenant: who.tenant(), Key: w.Key, Kind: w.Kind, App: w.App, Bundle: how.Bundle}

@@ -93,7 +93,7 @@ func (o *Ops) planCalendars(ctx context.Context, who Who, wanted []kernel.SetCal
 
 // checkCalendar refuses invalid rules.
 func checkCalendar(k kernel.SetCalendar) error {
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return err
 	}
 	_, err := schedule.ParseCalendar(k.Name, k.Zone, k.Rules)

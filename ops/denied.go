@@ -3,11 +3,11 @@ package ops
 import (
 	"context"
 	"errors"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -93,8 +93,7 @@ func (o *Ops) Denied(d Denied) {
 		return
 	}
 	for _, text := range []*string{&d.Actor, &d.Target, &d.From, &d.Why} {
-		s := strings.ToValidUTF8(*text, "\uFFFD")
-		*text = strings.ToValidUTF8(s[:min(len(s), kernel.MaxDenialText)], "")
+		*text = plain.Short(*text, kernel.MaxDenialText)
 	}
 	d.Tenant = Who{Tenant: d.Tenant}.tenant()
 	now := o.Now()

@@ -26,7 +26,7 @@ func (e *ScheduleError) Unwrap() []error { return []error{jobs.BadInput, e.At} }
 // Edit sets fields of a job, or lets them follow the code again. The schedule is checked here, before a command is
 // created: one that is invalid, or never fires, is refused as a *ScheduleError.
 func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return Job{}, err
 	}
 	d, err := o.definition(ctx, who, k.Key)
@@ -55,7 +55,7 @@ func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 
 // Preview returns the job after an edit, with its next due times. Nothing is stored.
 func (o *Ops) Preview(ctx context.Context, who Who, k kernel.Edit, next int) (Job, error) {
-	if err := errors.Join(k.Check(), checkNext(next)); err != nil {
+	if err := errors.Join(kernel.CheckCommand(k), checkNext(next)); err != nil {
 		return Job{}, err
 	}
 	d, err := o.definition(ctx, who, k.Key)

@@ -37,7 +37,7 @@ func (o *Ops) Report(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k ke
 	if err != nil {
 		return err
 	}
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return err
 	}
 	if run.State.Final() { // it may have left the live rows

@@ -70,7 +70,7 @@ func (o *Ops) Purge(ctx context.Context, who Who, want Purge) (Purged, error) {
 		done.Before = now
 	}
 	k := kernel.Purge{Key: want.Key, Before: done.Before}
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return Purged{}, err
 	}
 	if err := o.reach(ctx, who, want.Keep, &done, k.Key); err != nil {

@@ -47,7 +47,7 @@ func (o *Ops) HeldBack(ctx context.Context, who Who, kinds ...kernel.Kind) (int,
 // Configure changes the settings of all jobs of the tenant. Switching a debug mode off is refused while it holds runs,
 // unless held is set. Repeating it continues an interrupted one.
 func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held Held) (Configured, error) {
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return Configured{}, err
 	}
 	if err := held.check(); err != nil {
@@ -124,7 +124,7 @@ func (o *Ops) switchesOff(ctx context.Context, who Who, k kernel.Configure) (kin
 
 // CheckDefaults checks defaults of jobs, and whether their time zone exists.
 func CheckDefaults(s kernel.Settings) error {
-	if err := (kernel.Configure{Defaults: &s}).Check(); err != nil || s.Zone == nil {
+	if err := kernel.CheckCommand(kernel.Configure{Defaults: &s}); err != nil || s.Zone == nil {
 		return err
 	}
 	if _, err := schedule.Parse(schedule.Spec{Expr: "@daily", Zone: *s.Zone}); err != nil {

@@ -108,7 +108,7 @@ func (o *Ops) CreateTenant(ctx context.Context, who Who, want NewTenant) (t Tena
 		}
 	}
 	set := kernel.SetTenant{Name: want.Name, Title: &want.Title, Limits: &want.Limits, Create: true, Zone: want.Zone}
-	if err := set.Check(); err != nil {
+	if err := kernel.CheckCommand(set); err != nil {
 		return t, "", err
 	}
 	token = TokenText(want.Name)
@@ -145,7 +145,7 @@ func (o *Ops) setTenant(ctx context.Context, who Who, k kernel.Command) (Tenant,
 	if err := who.administers(); err != nil {
 		return Tenant{}, err
 	}
-	if err := k.Check(); err != nil {
+	if err := kernel.CheckCommand(k); err != nil {
 		return Tenant{}, err
 	}
 	effect, err := o.apply(ctx, who, k)

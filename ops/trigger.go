@@ -115,7 +115,7 @@ func (o *Ops) wrap(ctx context.Context, who Who, request kernel.Create, known ma
 	if who.Role == ClientRole && request.Origin == kernel.FromPerson { // a pause holds what programs start
 		request.Origin = kernel.FromAPI
 	}
-	if err := request.Check(); err != nil {
+	if err := kernel.CheckCommand(request); err != nil {
 		return env, err
 	}
 	if err := who.sends(request); err != nil {

@@ -7,6 +7,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -25,7 +26,7 @@ func (w *Worker) beginJobs(ctx context.Context) error {
 		if first == nil {
 			first = fmt.Errorf("job %s: init: %w", key, err)
 		}
-		w.fault(key, cut(err.Error(), mostProgress))
+		w.fault(key, plain.Short(err.Error(), mostProgress))
 		delete(w.jobs, key)
 		w.order = slices.DeleteFunc(w.order, func(k jobs.Key) bool { return k == key })
 	}

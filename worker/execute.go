@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/outcome"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/trace"
 )
@@ -203,7 +203,7 @@ func call(ctx context.Context, a *attempt, h Handler, got *answer) {
 			}
 		}
 		if got.text != "" {
-			got.text = cut(got.text, kernel.MaxError)
+			got.text = plain.Short(got.text, kernel.MaxError)
 		}
 	}()
 	err := h(ctx, a.in.Args)
@@ -241,7 +241,7 @@ func (a *attempt) verdict(got *answer) kernel.Finish {
 	case !due.IsZero() && !got.at.Before(due):
 		f = kernel.Finish{Outcome: kernel.OutcomeTimeout, Error: a.timeoutText()}
 		if got.text != "" && !got.echo {
-			f.Error = cut(f.Error+"; then the handler returned: "+got.text, kernel.MaxError)
+			f.Error = plain.Short(f.Error+"; then the handler returned: "+got.text, kernel.MaxError)
 		}
 	case got.outcome == kernel.OutcomeSuccess:
 		a.mu.Lock()
@@ -257,17 +257,4 @@ func (a *attempt) verdict(got *answer) kernel.Finish {
 
 func (a *attempt) timeoutText() string {
 	return fmt.Sprintf("%v of %v", jobs.ErrTimeout, a.in.Deadline.Sub(a.in.Started))
-}
-
-// cut makes s valid text of at most n bytes.
-func cut(s string, n int) string {
-	if len(s) > n {
-		s = s[:n]
-	}
-	// Cleaning may add bytes, and cutting may leave half a character at the end.
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	for len(s) > n {
-		s = strings.ToValidUTF8(s[:n], "")
-	}
-	return s
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/outcome"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -41,7 +42,7 @@ func (l *lent) Log() *slog.Logger {
 
 // Progress keeps the latest progress until the next heartbeat sends it.
 func (l *lent) Progress(done, total int64, text string) {
-	p := &bus.Progress{Done: max(done, 0), Total: max(total, 0), Text: cut(text, mostProgress)}
+	p := &bus.Progress{Done: max(done, 0), Total: max(total, 0), Text: plain.Short(text, mostProgress)}
 	l.attempt.mu.Lock()
 	defer l.attempt.mu.Unlock()
 	l.attempt.progress = p

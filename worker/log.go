@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
@@ -43,7 +44,7 @@ func newLogbook() *logbook {
 
 // append adds a line of an attempt. Beyond metastore.MaxLog a last line marks that the rest is missing.
 func (b *logbook) append(a *attempt, level, text string) {
-	text = cut(text, logLine)
+	text = plain.Short(text, logLine)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if a.log.cut {

@@ -40,7 +40,7 @@ func TestLogLines(t *testing.T) {
 			"INFO begun",
 			`WARN declined customer=c7 card.code=51 card.text="no money"`,
 			"DEBUG msg msg=kept level=3 time=noon",
-			"INFO \x00\ufffdend",
+			"INFO \ufffd\ufffdend",
 			"ERROR " + strings.Repeat("é", 4<<10),
 		}
 		lines := s.written()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -63,7 +64,7 @@ func (r *Remote) Finish(ctx context.Context, f kernel.Finish) (*kernel.Run, erro
 	if err := kernel.CheckResult(f.Result); err != nil {
 		return nil, err
 	}
-	f.Error, f.Worker = cut(f.Error, kernel.MaxError), r.worker.name
+	f.Error, f.Worker = plain.Short(f.Error, kernel.MaxError), r.worker.name
 	k := token{f.ID, f.Attempt}
 	r.mu.Lock()
 	e := r.ends[k]

@@ -130,5 +130,5 @@ func short(err error) string {
 		}
 		text = rest
 	}
-	return plain.Cut(strings.ToValidUTF8(text, "\uFFFD"), 300)
+	return plain.Short(text, 300)
 }

@@ -8,12 +8,12 @@ import (
 // keys are the keys of one object so far. The first ones are compared with each other, the others looked up.
 type keys struct {
 	n     int
-	first [12]span
+	first [8]span
 	all   map[string]struct{} // once there are more, or one with an escape
 }
 
 // span is where a key stands, with its quotes.
-type span struct{ begin, end int }
+type span struct{ begin, end int32 }
 
 // add reports whether the key at a place is new.
 func (k *keys) add(b []byte, begin, end int) bool {
@@ -24,7 +24,7 @@ func (k *keys) add(b []byte, begin, end int) bool {
 				return false
 			}
 		}
-		k.first[k.n] = span{begin, end}
+		k.first[k.n] = span{int32(begin), int32(end)}
 		k.n++
 		return true
 	}

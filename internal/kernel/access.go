@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -105,7 +104,7 @@ func (c Revoke) Check() error { return checkTokenID(c.ID) }
 
 // plainName reports whether a text has 1 to most bytes of UTF-8 and no control characters.
 func plainName(text string, most int) bool {
-	return text != "" && len(text) <= most && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
+	return text != "" && len(text) <= most && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // CutToken parses a token's text. Only the tenant's name may contain underscores.

@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -217,7 +216,7 @@ func (c SetAlarmTarget) Check() error {
 	if err := CheckName("kind of target", t.Kind); err != nil {
 		return err
 	}
-	if len(t.URL) > 2048 || len(t.Secret) > 1024 || !utf8.ValidString(t.URL) || !utf8.ValidString(t.Secret) {
+	if len(t.URL) > 2048 || len(t.Secret) > 1024 {
 		return Invalid("the URL or the secret of target %s is too long: want at most 2048 and 1024 bytes of text", t.Name)
 	}
 	if len(t.To) > 50 {
@@ -325,7 +324,7 @@ func (c DropAlarmRule) Check() error { return CheckName("alarm rule", c.Name) }
 
 // Check validates the names and the text.
 func (c RaiseAlarm) Check() error {
-	if len(c.Text) > MaxAlarmText || !utf8.ValidString(c.Text) {
+	if len(c.Text) > MaxAlarmText {
 		return Invalid("the text of an alarm of rule %s has %d bytes: want at most %d of text", c.Rule, len(c.Text), MaxAlarmText)
 	}
 	return checkAlarm(c.Rule, c.Job, c.App)
@@ -333,7 +332,7 @@ func (c RaiseAlarm) Check() error {
 
 // Check validates the names and the text.
 func (c EndAlarm) Check() error {
-	if len(c.Why) > MaxAlarmText || !utf8.ValidString(c.Why) {
+	if len(c.Why) > MaxAlarmText {
 		return Invalid("the end of an alarm of rule %s has %d bytes: want at most %d of text", c.Rule, len(c.Why), MaxAlarmText)
 	}
 	return checkAlarm(c.Rule, c.Job, c.App)
@@ -341,7 +340,7 @@ func (c EndAlarm) Check() error {
 
 // Check validates the names and the answer.
 func (c SentAlarm) Check() error {
-	if s := &c.Sent; len(s.Text) > MaxAlarmText || !utf8.ValidString(s.Text) || !slices.Contains([]AlarmNews{AlarmRaised, AlarmAgain, AlarmOver}, s.What) {
+	if s := &c.Sent; len(s.Text) > MaxAlarmText || !slices.Contains([]AlarmNews{AlarmRaised, AlarmAgain, AlarmOver}, s.What) {
 		return Invalid("invalid record of a message of rule %s", c.Rule)
 	}
 	if err := CheckName("target of alarms", c.Sent.Target); err != nil {

@@ -131,9 +131,6 @@ func (c OpenBatch) Check() error {
 	case len(c.Name) > MaxBatchName:
 		return Invalid("name of a batch: %d bytes, at most %d are allowed", len(c.Name), MaxBatchName)
 	}
-	if err := CheckText("name of a batch", c.Name); err != nil {
-		return err
-	}
 	if err := c.Then.Check(); err != nil {
 		return err
 	}

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -100,7 +99,7 @@ func (c SetCalendar) Check() error {
 	if c.TakeOver && c.Bundle == "" {
 		return Invalid("calendar %s: taking over needs a bundle", c.Name)
 	}
-	if len(c.Description) > MaxDescription || !utf8.ValidString(c.Description) {
+	if len(c.Description) > MaxDescription {
 		return Invalid("invalid description of calendar %s: want at most %d bytes of text", c.Name, MaxDescription)
 	}
 	if len(c.Zone) > MaxZone {
@@ -110,7 +109,7 @@ func (c SetCalendar) Check() error {
 		return Invalid("calendar %s has %d rules, at most %d are allowed", c.Name, len(c.Rules), MaxCalendarRules)
 	}
 	for i, r := range c.Rules {
-		if strings.TrimSpace(r) == "" || len(r) > MaxCalendarRule || !utf8.ValidString(r) || strings.ContainsFunc(r, unicode.IsControl) {
+		if strings.TrimSpace(r) == "" || len(r) > MaxCalendarRule || strings.ContainsFunc(r, unicode.IsControl) {
 			return Invalid("calendar %s, rule %d: want one line of 1 to %d bytes", c.Name, i+1, MaxCalendarRule)
 		}
 	}

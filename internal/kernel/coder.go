@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -15,9 +16,11 @@ import (
 type coder struct {
 	buf     []byte
 	reading bool
-	lenient bool // reading: ignore what follows the known fields of a row, instead of refusing it
-	framed  bool // inside a row: fields may be missing at its end
-	end     int  // writing: where the row ends if the later fields from here on are zero; 0 = it has no later field yet
+	looking bool   // neither reads nor writes, but finds the first text that is none
+	found   string // that one
+	lenient bool   // reading: ignore what follows the known fields of a row, instead of refusing it
+	framed  bool   // inside a row: fields may be missing at its end
+	end     int    // writing: where the row ends if the later fields from here on are zero; 0 = it has no later field yet
 	needs   uint32
 	err     error
 }
@@ -31,7 +34,9 @@ func (c *coder) fail(what string) {
 
 func (c *coder) uint(v *uint64) {
 	if !c.reading {
-		c.buf = binary.AppendUvarint(c.buf, *v)
+		if !c.looking {
+			c.buf = binary.AppendUvarint(c.buf, *v)
+		}
 		return
 	}
 	if len(c.buf) == 0 && c.framed { // a field that the writer did not know
@@ -110,18 +115,28 @@ func (c *coder) size(n, least int) int {
 func text[T ~string](c *coder, v *T) {
 	n := c.size(len(*v), 1)
 	if !c.reading {
-		c.buf = append(c.buf, *v...)
+		c.write(string(*v))
 		return
 	}
 	*v = T(c.buf[:n])
 	c.buf = c.buf[n:]
 }
 
+// write writes a text, or looks at it.
+func (c *coder) write(v string) {
+	switch {
+	case !c.looking:
+		c.buf = append(c.buf, v...)
+	case c.found == "" && !plain.Is(v):
+		c.found = v
+	}
+}
+
 // word is a text that many rows share, such as a key or a worker's name: reading it again allocates nothing.
 func word[T ~string](c *coder, v *T) {
 	n := c.size(len(*v), 1)
 	if !c.reading {
-		c.buf = append(c.buf, *v...)
+		c.write(string(*v))
 		return
 	}
 	*v = T(shared(c.buf[:n]))
@@ -157,7 +172,9 @@ func shared(b []byte) string {
 func bytesOf[T ~[]byte](c *coder, v *T) {
 	n := c.size(len(*v), 1)
 	if !c.reading {
-		c.buf = append(c.buf, *v...)
+		if !c.looking {
+			c.buf = append(c.buf, *v...)
+		}
 		return
 	}
 	*v = nil
@@ -169,7 +186,9 @@ func bytesOf[T ~[]byte](c *coder, v *T) {
 
 func (c *coder) id(v *jobs.ID) {
 	if !c.reading {
-		c.buf = append(c.buf, v[:]...)
+		if !c.looking {
+			c.buf = append(c.buf, v[:]...)
+		}
 		return
 	}
 	if len(c.buf) == 0 && c.framed {
@@ -266,6 +285,10 @@ func later[T comparable](c *coder, version uint32, v *T, field func(*coder, *T))
 
 // row prefixes the fields of body with their length, so that fields can be added later.
 func (c *coder) row(body func(*coder)) {
+	if c.looking {
+		body(c)
+		return
+	}
 	if !c.reading {
 		at, end := len(c.buf), c.end
 		c.buf, c.end = append(c.buf, 0, 0, 0, 0), 0

@@ -251,13 +251,31 @@ func (e *Envelope) Check() error {
 	if err := CheckName("tenant", string(e.Tenant)); err != nil {
 		return err
 	}
-	if e.Actor == "" || len(e.Actor) > 300 {
-		return Invalid("invalid actor %.40q: want 1 to 300 bytes", e.Actor)
+	if e.Actor == "" || len(e.Actor) > 300 || !plain.Is(e.Actor) {
+		return Invalid("invalid actor %.40q: want 1 to 300 bytes of text", e.Actor)
 	}
 	if len(e.Reason) > 1024 {
 		return Invalid("reason has %d bytes, at most 1024 are allowed", len(e.Reason))
 	}
-	return e.Command.Check()
+	if err := CheckText("reason", e.Reason); err != nil {
+		return err
+	}
+	return CheckCommand(e.Command)
+}
+
+// CheckCommand validates a command by itself: Check, and each text in it. Every command passes here, whatever door it
+// came through, and a dry run asks the same.
+func CheckCommand(k Command) error {
+	switch k.(type) {
+	case Create, Start, Finish: // each run passes here, some three times: these look at their few texts themselves
+		return k.Check()
+	}
+	c := coder{looking: true}
+	wireCommand(&c, &k)
+	if c.found != "" {
+		return CheckText("text", c.found)
+	}
+	return k.Check()
 }
 
 // Check validates the registration.
@@ -466,6 +484,9 @@ func (c Finish) Check() error {
 	}
 	if len(c.Error) > MaxError {
 		return Invalid("error text has %d bytes, at most %d are allowed", len(c.Error), MaxError)
+	}
+	if err := CheckText("error text", c.Error); err != nil {
+		return err
 	}
 	if c.Delay < 0 || c.Delay > MaxDelay {
 		return Invalid("invalid delay %v: want 0 to %v", c.Delay, MaxDelay)

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -128,7 +127,7 @@ func checkInvitation(name string, secret jobs.ID) error {
 }
 
 func checkWords(what, s string, least int) error {
-	if len(s) < least || len(s) > 300 || !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) {
+	if len(s) < least || len(s) > 300 || strings.ContainsFunc(s, unicode.IsControl) {
 		return Invalid("invalid %s %.120q: want %d to 300 bytes without control characters", what, s, least)
 	}
 	return nil

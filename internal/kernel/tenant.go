@@ -4,7 +4,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/jobs"
 )
@@ -97,7 +96,7 @@ func (c SetTenant) Check() error {
 	if err := checkTenant(c.Name); err != nil {
 		return err
 	}
-	if t := c.Title; t != nil && (len(*t) > MaxTenantTitle || !utf8.ValidString(*t) || strings.ContainsFunc(*t, unicode.IsControl)) {
+	if t := c.Title; t != nil && (len(*t) > MaxTenantTitle || strings.ContainsFunc(*t, unicode.IsControl)) {
 		return Invalid("invalid title %.80q of tenant %s: want at most %d bytes without control characters", *t, c.Name, MaxTenantTitle)
 	}
 	if !c.Create && (c.Zone != "" || c.First != nil) {

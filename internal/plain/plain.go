@@ -20,6 +20,23 @@ func Cut(s string, n int) string {
 // Is reports whether every store can hold s: valid UTF-8 without NUL.
 func Is(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
+// Readable makes a text of what a program reports, such as an error or a line of output: what no store can hold becomes
+// U+FFFD. A report is not refused for its text; see Is for what a caller asks for.
+func Readable(s string) string {
+	if Is(s) {
+		return s
+	}
+	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// Short returns the first n bytes of Readable at most, in memory of their own.
+func Short(s string, n int) string {
+	if len(s) > n+utf8.UTFMax { // what is cut off here would not be returned
+		s = strings.Clone(s[:n+utf8.UTFMax])
+	}
+	return Cut(Readable(s), n)
+}
+
 // MaxCode is the size of an error code in bytes.
 const MaxCode = 64
 

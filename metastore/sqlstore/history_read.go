@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -44,25 +45,17 @@ func runRow(f *finished) []any {
 		parent = bytesOf(in.Parent)
 	}
 	return []any{
-		int64(f.number), plain(string(in.Tenant)), bytesOf(in.ID), plain(string(in.Key)), plain(in.App), in.State.String(), plain(in.Worker), parent,
+		int64(f.number), plain.Readable(string(in.Tenant)), bytesOf(in.ID), plain.Readable(string(in.Key)), plain.Readable(in.App), in.State.String(), plain.Readable(in.Worker), parent,
 		int64(in.Priority), int64(in.Attempt), when(in.Created), when(in.Due), when(in.Started), when(in.Ended),
-		plain(in.Code()), plain(in.Error), text(in.Args), text(in.Result), kernel.AppendRow(nil, in),
+		plain.Readable(in.Code()), plain.Readable(in.Error), text(in.Args), text(in.Result), kernel.AppendRow(nil, in),
 	}
-}
-
-// plain is a text as every database takes it: what is stored must not be refused.
-func plain(s string) string {
-	if strings.IndexByte(s, 0) >= 0 {
-		s = strings.ReplaceAll(s, "\x00", "\uFFFD")
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 func text(b []byte) any {
 	if b == nil {
 		return nil
 	}
-	return plain(string(b))
+	return plain.Readable(string(b))
 }
 
 // Get is one run, or nil.
@@ -205,7 +198,7 @@ func indexed(d *dialect, q *metastore.RunQuery) (c conditions) {
 func narrowing(d *dialect, q *metastore.RunQuery) (c conditions) {
 	for _, of := range []struct{ column, value string }{{"job", string(q.Job)}, {"app", q.App}, {"worker", q.Worker}, {"code", q.Code}} {
 		if of.value != "" {
-			c.add(of.column+" = ?", plain(of.value))
+			c.add(of.column+" = ?", plain.Readable(of.value))
 		}
 	}
 	if kernel.ValidState(q.State) {
@@ -224,7 +217,7 @@ func narrowing(d *dialect, q *metastore.RunQuery) (c conditions) {
 	}
 	for _, a := range q.Args { // as Matches looks first
 		if a.Value != "" && !strings.ContainsRune(a.Value, utf8.RuneError) {
-			c.add("(POSITION(? IN args) > 0 OR POSITION(? IN args) > 0)", plain(a.Value), `\`)
+			c.add("(POSITION(? IN args) > 0 OR POSITION(? IN args) > 0)", plain.Readable(a.Value), `\`)
 		}
 	}
 	if inColumns(q.To) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -246,7 +247,7 @@ func (s *Store) writeStale(ctx context.Context, term uint64, o *stale) error {
 	o.next(func(name runName, is since) bool {
 		names = append(names, name)
 		if !is.absent {
-			old = append(old, []any{plain(string(name.tenant)), bytesOf(name.id)})
+			old = append(old, []any{plain.Readable(string(name.tenant)), bytesOf(name.id)})
 		}
 		if run := s.machine.Engine.Live(name.tenant, name.id); run != nil {
 			rows, size = append(rows, liveRow(run)), size+len(run.Args)+len(run.Error)

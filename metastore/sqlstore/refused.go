@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 )
@@ -151,7 +152,7 @@ func (s *Store) changeRefused(ctx context.Context, found []metastore.RefusedRequ
 
 // refuse stores why a request in the outbox was refused.
 func (s *Store) refuse(ctx context.Context, number int64, reason string) error {
-	_, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_outbox SET refused = ?, refused_at = "+s.dialect.clock+" WHERE id = ?"), plain(reason[:min(len(reason), refusedText)]), number)
+	_, err := s.db.ExecContext(ctx, s.dialect.ask("UPDATE carillon_outbox SET refused = ?, refused_at = "+s.dialect.clock+" WHERE id = ?"), plain.Short(reason, refusedText), number)
 	return err
 }
 

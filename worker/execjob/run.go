@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-scheduler/carillon/execspec"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -281,7 +282,7 @@ func whole(b []byte) int {
 }
 
 func (l *lines) line(b []byte) {
-	text := strings.ToValidUTF8(strings.TrimRight(string(b), "\r"), "\uFFFD")
+	text := plain.Readable(strings.TrimRight(string(b), "\r"))
 	if l.stream != "" {
 		l.runLog.Info(text, "stream", l.stream)
 		return
@@ -299,7 +300,7 @@ func (l *lines) end() {
 
 // last returns the last line that is not blank.
 func (l *lines) last() string {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(l.tail), "\uFFFD"))
+	text := strings.TrimSpace(plain.Readable(string(l.tail)))
 	return strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])
 }
 

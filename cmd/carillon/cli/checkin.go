@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
 	"syscall"
 	"time"
 
@@ -74,7 +73,7 @@ func (a *asker) checkInAfter(ctx context.Context, key string, command []string, 
 	in.Took = &took
 	code := 0
 	if failed != nil {
-		in.Failed, in.Error, code = true, plain.Cut(strings.ToValidUTF8(fmt.Sprintf("%s: %v", command[0], failed), "?"), 1000), 1
+		in.Failed, in.Error, code = true, plain.Short(fmt.Sprintf("%s: %v", command[0], failed), 1000), 1
 		if exit, is := errors.AsType[*exec.ExitError](failed); is && exit.ExitCode() > 0 {
 			code = exit.ExitCode()
 		}
