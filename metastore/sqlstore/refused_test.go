@@ -197,7 +197,7 @@ func TestRefusedInParts(t *testing.T) {
 		if !slices.Equal(numbers, []int64{3, 2, 1}) {
 			t.Fatalf("listed: %v", numbers)
 		}
-		if r := list[2].Reason; r != strings.Repeat("x", refusedText-1)+"\uFFFD" {
+		if r := list[2].Reason; r != strings.Repeat("x", refusedText-1) {
 			t.Errorf("a long reason has %d bytes: ...%q", len(r), r[len(r)-10:])
 		}
 		if _, all := listRefused(t, s, "other", 1_000); len(all) != metastore.MaxPage {
