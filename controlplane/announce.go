@@ -83,6 +83,10 @@ func (cp *ControlPlane) announce(batch []kernel.Envelope, results []metastore.Re
 				cp.refusals.forget(g.Tenant)
 			}
 		}
+		switch verb {
+		case kernel.VerbResume, kernel.VerbPause, kernel.VerbDelete, kernel.VerbConfigure:
+			sooner = true // what it ends may have held runs
+		}
 		if verb == kernel.VerbSetAlarmTarget {
 			poke(cp.ruled)
 		}

@@ -31,7 +31,7 @@ func (c *change) configure(k kernel.Configure) error {
 		{kernel.FieldTriggeredDebug, k.TriggeredDebug, g.File.TriggeredDebug, &g.TriggeredDebug}} {
 		on := m.mode.On
 		if follow(c, &g, m.name, &on, m.set, valueOr(m.file)); on != m.mode.On {
-			*m.mode = kernel.Debug{On: on, By: c.env.Actor, At: c.at}
+			*m.mode = kernel.Debug{On: on, By: c.env.Actor, At: c.at, Discard: k.Discard && !on}
 		}
 	}
 	follow(c, &g, kernel.FieldNewJobs, &g.NewJobs, k.NewJobs, valueOr(g.File.NewJobs))

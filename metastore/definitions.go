@@ -218,6 +218,7 @@ func (c *change) delete(k kernel.Delete) error {
 	d.Deleted, d.Edited = c.at, c.at
 	d.Registered, d.Bundle, d.BundleFields = false, "", nil
 	d.Schema, d.Code, d.Edits, d.Paused, d.Undecided = nil, kernel.Settings{}, kernel.Settings{}, nil, nil
+	d.AfterPause = nil
 	d.Ahead, d.Silences = nil, nil
 	d.Revision++
 	d.Change = c.number()
@@ -316,7 +317,7 @@ func (c *change) pause(k kernel.Pause) error {
 		return kernel.Invalid("pause of %s until %s: that time has passed", k.Key, stamp(k.Until))
 	}
 	d := *row
-	d.Paused = &kernel.Held{Reason: k.Reason, By: c.env.Actor, At: c.at, Until: k.Until}
+	d.Paused, d.AfterPause = &kernel.Held{Reason: k.Reason, By: c.env.Actor, At: c.at, Until: k.Until}, nil
 	c.changed(&d, row)
 	c.audit(jobTarget(k.Key), pausing(row.Paused), pausing(d.Paused))
 	return nil
@@ -346,9 +347,17 @@ func (c *change) resume(k kernel.Resume) error {
 		return c.same(row)
 	}
 	d := *row
-	d.Paused, d.Failing = nil, 0
+	d.Paused, d.Failing, d.AfterPause = nil, 0, nil
+	var decided fields
+	if k.Discard || !k.From.IsZero() {
+		d.AfterPause = &kernel.AfterPause{Discard: k.Discard, From: k.From, By: c.env.Actor}
+		decided = fields{"discard": k.Discard}
+		if !k.From.IsZero() {
+			decided["from"] = k.From
+		}
+	}
 	c.changed(&d, row)
-	c.audit(jobTarget(k.Key), pausing(row.Paused), nil)
+	c.audit(jobTarget(k.Key), pausing(row.Paused), decided)
 	return nil
 }
 

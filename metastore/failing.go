@@ -62,11 +62,12 @@ func (c *change) inRow(run *kernel.Run) {
 	case run.State != jobs.Terminated:
 		return
 	}
-	if d.Failing++; d.Failing < d.Policy.PauseAfter || d.Paused != nil {
+	if d.Failing++; d.Failing < d.Policy.PauseAfter || d.Holds(c.at) {
 		c.tx.Put(&d)
 		return
 	}
-	d.Paused = &kernel.Held{Reason: cut(run.Error, 1024), By: kernel.ByItself, At: c.at, Failed: d.Failing, Run: run.ID}
+	d.Paused, d.AfterPause = &kernel.Held{Reason: cut(run.Error, 1024), By: kernel.ByItself, At: c.at, Failed: d.Failing, Run: run.ID}, nil
+	d.Silenced(row, c.at)
 	d.Revision++
 	d.Edited, d.Change = c.at, c.number()
 	c.tx.Put(&d)

@@ -203,7 +203,8 @@ type Counts struct {
 // Agenda is what the leader's duties read. It is cheap: nothing here walks the whole store.
 type Agenda interface {
 	// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those
-	// (zero if there is none).
+	// (zero if there is none). Then come runs that a pause or a debug mode held which a change has ended: those of one
+	// job by their age.
 	Waking(ctx context.Context, until time.Time, limit int) (due []Named, next time.Time, err error)
 	// Ready lists the first ready runs of an app, in the order in which they should start: priority, then Run.Turn. It
 	// costs one step for each queue of the app and each row, however many runs are in queues that are left out.

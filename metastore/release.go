@@ -66,11 +66,17 @@ func (c *change) wake(row *kernel.Run, force bool) error {
 		return kernel.Refuse(jobs.Conflict, "run %s is due at %s, not yet", run.ID, at.Format("2006-01-02T15:04:05.000Z07:00"))
 	}
 	run.Forced = run.Forced || force
+	d := c.definition(run.Key)
 	missed := held && run.Origin.Automatic() && !run.Due.After(c.at)
-	switch why, until := c.held(&run, c.definition(run.Key)); {
+	why, until := c.held(&run, d)
+	after := c.afterHold(&run, d)
+	ended := held && run.Cause != why
+	switch {
 	case force:
-	case missed && run.Cause == kernel.ByPause && why != kernel.ByPause:
+	case ended && missed && run.Cause == kernel.ByPause && (after.From.IsZero() || run.Due.Before(after.From)):
 		return c.unbegun(&run, kernel.ByPause) // as the due times of the pause
+	case ended && after.Discard && !(missed && run.Cause == kernel.ByPause):
+		return c.discard(&run, after.By)
 	case why != "" && run.Cause == why && run.RetryAt.Equal(until):
 		return c.existing(row)
 	case why != "":
@@ -97,6 +103,29 @@ func (c *change) wake(row *kernel.Run, force bool) error {
 		c.auditRun(&run, nil)
 	}
 	return nil
+}
+
+// afterHold returns what a person decided about the runs that what holds a run held.
+func (c *change) afterHold(run *kernel.Run, d *kernel.Definition) kernel.AfterPause {
+	switch {
+	case run.Cause == kernel.ByDebug:
+		mode := c.global().DebugOf(run.Kind)
+		return kernel.AfterPause{Discard: mode.Discard, By: mode.By}
+	case d != nil && d.UID == run.Job && d.AfterPause != nil:
+		return *d.AfterPause
+	}
+	return kernel.AfterPause{}
+}
+
+// discard cancels a held run.
+func (c *change) discard(run *kernel.Run, by string) error {
+	from := run.State
+	cancelled, err := run.Cancel(c.at, by, "")
+	if err == nil {
+		*run = cancelled
+		c.leave(run, from)
+	}
+	return err
 }
 
 // queue makes a Scheduled run Enqueued. It counts as due the first time.

@@ -294,6 +294,7 @@ func TestPauseOfATriggeredJob(t *testing.T) {
 		if job, let, err := d.Resume(t.Context(), ann, "app.work", ops.Resumption{Held: c.held}); err != nil || let != c.let || job.Paused != nil {
 			t.Errorf("%q: %+v (%v)", c.held, let, err)
 		}
+		d.release()
 		for _, id := range held {
 			if run, err := d.Run(t.Context(), ann, id); err != nil || run.State != c.state {
 				t.Errorf("%q: a held run is %s (%v)", c.held, run.State, err)

@@ -88,7 +88,7 @@ func TestCommittedChangesAreNotReportedAsFailed(t *testing.T) {
 			_, err := o.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.nightly"})
 			return err
 		}},
-		"a resume": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
+		"a resume": {do: func(d *fixture, o *ops.Ops) error {
 			_, _, err := o.Resume(d.t.Context(), ann, "app.nightly", ops.Resumption{})
 			return err
 		}},
@@ -96,16 +96,16 @@ func TestCommittedChangesAreNotReportedAsFailed(t *testing.T) {
 			_, err := o.Trigger(d.t.Context(), ann, kernel.Create{Key: "app.work"})
 			return err
 		}},
-		"a resume that lets runs go": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
+		"a resume that lets runs go": {do: func(d *fixture, o *ops.Ops) error {
 			_, _, err := o.Resume(d.t.Context(), ann, "app.work", ops.Resumption{})
 			return err
 		}},
-		"a second pause, of other runs": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
+		"a second pause, of other runs": {do: func(d *fixture, o *ops.Ops) error {
 			d.apply(kernel.Pause{Key: "app.work"})
 			_, err := o.Pause(d.t.Context(), ann, kernel.Pause{Key: "app.work"})
 			return err
 		}},
-		"settings that let runs go": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
+		"settings that let runs go": {do: func(d *fixture, o *ops.Ops) error {
 			_, err := o.Configure(d.t.Context(), ann, kernel.Configure{TriggeredDebug: new(false)}, ops.HeldRelease)
 			return err
 		}},
@@ -113,7 +113,7 @@ func TestCommittedChangesAreNotReportedAsFailed(t *testing.T) {
 			_, err := o.SetCalendar(d.t.Context(), ann, kernel.SetCalendar{Name: "holidays", Zone: "UTC", Rules: []string{"01-01"}})
 			return err
 		}},
-		"a deletion": {unknown: true, do: func(d *fixture, o *ops.Ops) error {
+		"a deletion": {do: func(d *fixture, o *ops.Ops) error {
 			_, err := o.Delete(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FinishLiveRuns)
 			return err
 		}},

@@ -60,10 +60,6 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate LiveRun
 	if _, err := o.apply(ctx, who, k); err != nil {
 		return done, done.after(err)
 	}
-	if fate == FinishLiveRuns {
-		_, err = o.unhold(ctx, who.onBehalf("deletion"), d, Resumption{}) // its pause cannot be ended any more
-		return done, after(err)
-	}
 	for fate == CancelLiveRuns { // runs that were created or moved meanwhile; no more can be created
 		n, err := o.cancelAll(ctx, who, d)
 		done.Cancelled += n

@@ -151,21 +151,12 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *kernel.Definition, 
 }
 
 // Pause pauses a job: due times are recorded in the ledger, and runs that would begin are held back. Runs that an
-// earlier pause of the job holds follow this one, and wake when it ends.
+// earlier pause of the job holds follow this one: the leader has them wake when it ends.
 func (o *Ops) Pause(ctx context.Context, who Who, k kernel.Pause) (Job, error) {
-	before, err := o.definition(ctx, who, k.Key)
-	if err != nil {
+	if _, err := o.definition(ctx, who, k.Key); err != nil {
 		return Job{}, err
 	}
-	job, err := o.change(ctx, who, k)
-	if err != nil || before.Paused == nil {
-		return job, err
-	}
-	rows, err := o.heldBy(ctx, who, kernel.ByPause, k.Key)
-	if err == nil {
-		_, err = o.letGo(ctx, who.onBehalf("pause"), rows, HeldRelease)
-	}
-	return job, after(err)
+	return o.change(ctx, who, k)
 }
 
 // change sends a command that returns a definition.

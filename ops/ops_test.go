@@ -298,6 +298,7 @@ func TestDebugModeLetsGo(t *testing.T) {
 		if err != nil || done.Released != c.released || done.Discarded != c.discarded || done.TriggeredDebug.On {
 			t.Errorf("%s: %+v (%v)", c.held, done, err)
 		}
+		d.release()
 		for _, id := range held {
 			run, err := d.Run(t.Context(), ann, id)
 			if err != nil || run.State != c.state {

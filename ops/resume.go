@@ -44,58 +44,66 @@ type Let struct {
 }
 
 // Resume ends a pause. The requested runs that it held back start, oldest first, or are discarded; the default is to
-// start them. Missed decides about those of due times. Repeating it continues an interrupted one.
+// start them. Missed decides about those of due times. The commit that ends the pause has all of this, and the leader
+// carries it out.
 func (o *Ops) Resume(ctx context.Context, who Who, key jobs.Key, r Resumption) (Job, Let, error) {
-	var let Let
 	if err := r.check(); err != nil {
-		return Job{}, let, err
+		return Job{}, Let{}, err
 	}
 	if r.Missed == MissedOnce || r.Missed == MissedReplay {
 		return o.resumeMissed(ctx, who, key, r)
 	}
-	job, err := o.change(ctx, who, kernel.Resume{Key: key})
+	d, err := o.definition(ctx, who, key)
 	if err != nil {
-		return job, let, err
+		return Job{}, Let{}, err
 	}
-	let, err = o.unhold(ctx, who.onBehalf("resume"), job.Definition, r)
-	return job, let, after(err)
+	end, let, err := o.ending(ctx, who, d, r)
+	if err != nil {
+		return Job{}, Let{}, err
+	}
+	job, err := o.change(ctx, who, end)
+	if err != nil {
+		let = Let{}
+	}
+	return job, let, err
 }
 
-// unhold has the runs that the pause of a job held go on, or end. The pause is over, so no further run is held meanwhile.
-func (o *Ops) unhold(ctx context.Context, who Who, d *kernel.Definition, r Resumption) (Let, error) {
+// ending returns the command that ends the pause of a job, and what becomes of the runs that it holds now.
+func (o *Ops) ending(ctx context.Context, who Who, d *kernel.Definition, r Resumption) (kernel.Resume, Let, error) {
+	end := kernel.Resume{Key: d.Key, Discard: r.Held == HeldDiscard}
+	if d.Paused == nil {
+		return end, Let{}, nil
+	}
 	rows, err := o.heldBy(ctx, who, kernel.ByPause, d.Key)
 	if err != nil {
-		return Let{}, err
+		return end, Let{}, err
 	}
-	var missed []*kernel.Run
-	now := o.Now()
-	others := slices.DeleteFunc(rows, func(run *kernel.Run) bool {
-		due := run.Origin.Automatic() && !run.Due.After(now)
-		if due && run.Job == d.UID {
-			missed = append(missed, run)
+	var missed []time.Time
+	others, now := 0, o.Now()
+	for _, run := range rows {
+		switch {
+		case run.Job != d.UID: // of a deleted job
+		case run.Origin.Automatic() && !run.Due.After(now):
+			missed = append(missed, run.Due)
+		default:
+			others++
 		}
-		return due || run.Job != d.UID
-	})
-	slices.SortFunc(missed, func(a, b *kernel.Run) int { return a.Due.Compare(b.Due) })
+	}
+	slices.SortFunc(missed, time.Time.Compare)
 	starts := 0
-	switch r.Missed {
-	case MissedOnce:
-		starts = min(1, len(missed))
-	case MissedReplay:
-		starts = len(missed)
+	switch {
+	case r.Missed == MissedReplay:
+		starts, end.From = len(missed), d.Created
+	case r.Missed == MissedOnce && len(missed) > 0:
+		starts, end.From = 1, missed[len(missed)-1]
 	}
-	let, err := o.letGo(ctx, who, others, r.Held)
-	if err != nil {
-		return let, err
+	let := Let{Released: starts, Discarded: len(missed) - starts}
+	if end.Discard {
+		let.Discarded += others
+	} else {
+		let.Released += others
 	}
-	skip := len(missed) - starts
-	n, err := o.release(ctx, who, missed[:skip], false) // the rules skip them
-	if let.Discarded += n; err != nil {
-		return let, err
-	}
-	n, err = o.release(ctx, who, missed[skip:], true)
-	let.Released += n
-	return let, err
+	return end, let, nil
 }
 
 // resumeMissed ends the pause of a recurring job and creates runs for missed due times, the first part in the same
@@ -118,7 +126,15 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	if err != nil {
 		return Job{}, let, err
 	}
-	batch := []kernel.Envelope{o.envelope(who, kernel.Resume{Key: key})}
+	ends := r
+	if f.all > 0 && r.Missed == MissedOnce {
+		ends.Missed = MissedSkip // a due time of the ledger is the newest
+	}
+	end, let, err := o.ending(ctx, who, was, ends)
+	if err != nil {
+		return Job{}, Let{}, err
+	}
+	batch := []kernel.Envelope{o.envelope(who, end)}
 	let.Backfilled = f.before()
 	parts := f.commands()
 	if len(parts) > 0 {
@@ -126,18 +142,10 @@ func (o *Ops) resumeMissed(ctx context.Context, who Who, key jobs.Key, r Resumpt
 	}
 	results := o.gate.commit(ctx, who, batch)
 	if err := results[0].Err; err != nil {
-		return Job{}, let, err
+		return Job{}, Let{}, err
 	}
 	job := o.job(results[0].Definition(), global, 1)
 	job.Conditions, job.Known = standing.of(job.Definition), true
-	if f.all > 0 && r.Missed == MissedOnce {
-		r.Missed = MissedSkip // a due time of the ledger is the newest
-	}
-	filled := let.Backfilled
-	if let, err = o.unhold(ctx, who.onBehalf("resume"), job.Definition, r); err != nil {
-		return job, let, after(err)
-	}
-	let.Backfilled = filled
 	if err := o.warnFamily(ctx, &job); err != nil || len(parts) == 0 {
 		return job, let, after(err)
 	}

@@ -45,7 +45,7 @@ func (o *Ops) HeldBack(ctx context.Context, who Who, kinds ...kernel.Kind) (int,
 }
 
 // Configure changes the settings of all jobs of the tenant. Switching a debug mode off is refused while it holds runs,
-// unless held is set. Repeating it continues an interrupted one.
+// unless held is set: the leader carries that out.
 func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held Held) (Configured, error) {
 	if err := kernel.CheckCommand(k); err != nil {
 		return Configured{}, err
@@ -67,30 +67,25 @@ func (o *Ops) Configure(ctx context.Context, who Who, k kernel.Configure, held H
 	if err != nil {
 		return Configured{}, err
 	}
-	if held == "" {
-		n, err := o.HeldBack(ctx, who, off...)
-		if err != nil {
-			return Configured{}, err
-		}
-		if n > 0 {
-			return Configured{}, kernel.Refuse(jobs.Conflict, "debug mode holds %d runs back: choose to release or to discard them", n)
-		}
+	n, err := o.HeldBack(ctx, who, off...)
+	if err != nil {
+		return Configured{}, err
 	}
+	if held == "" && n > 0 {
+		return Configured{}, kernel.Refuse(jobs.Conflict, "debug mode holds %d runs back: choose to release or to discard them", n)
+	}
+	k.Discard = held == HeldDiscard && len(off) > 0
 	effect, err := o.apply(ctx, who, k)
 	if err != nil {
 		return Configured{}, err
 	}
 	done := Configured{Global: effect.Global}
-	if held == "" {
-		return done, nil
+	if k.Discard {
+		done.Discarded = n
+	} else {
+		done.Released = n
 	}
-	// The mode is off by now, so no further run is held while we walk.
-	rows, err := o.heldBack(ctx, who, off)
-	if err != nil {
-		return done, after(err)
-	}
-	done.Let, err = o.letGo(ctx, who.onBehalf("settings"), rows, held)
-	return done, after(err)
+	return done, nil
 }
 
 // switchesOff returns the kinds of jobs whose debug modes a change switches off.
@@ -159,29 +154,4 @@ func (o *Ops) heldBy(ctx context.Context, who Who, what kernel.Cause, of jobs.Ke
 	}
 	slices.Reverse(held)
 	return held, nil
-}
-
-// letGo releases or cancels held runs, on behalf of who, and returns their number. Runs that are also held for another
-// reason stay.
-func (o *Ops) letGo(ctx context.Context, who Who, rows []*kernel.Run, held Held) (Let, error) {
-	if held == HeldDiscard {
-		n, err := o.eachOf(ctx, who, rows, func(id jobs.ID) kernel.Command { return kernel.Cancel{ID: id} })
-		return Let{Discarded: n}, err
-	}
-	n, err := o.release(ctx, who, rows, false)
-	return Let{Released: n}, err
-}
-
-// release releases held runs. By force they start, whatever holds them.
-func (o *Ops) release(ctx context.Context, who Who, rows []*kernel.Run, force bool) (int, error) {
-	return o.eachOf(ctx, who, rows, func(id jobs.ID) kernel.Command { return kernel.Release{ID: id, Force: force} })
-}
-
-// eachOf sends a command about each run, and returns how many were accepted.
-func (o *Ops) eachOf(ctx context.Context, who Who, rows []*kernel.Run, do func(jobs.ID) kernel.Command) (int, error) {
-	batch := make([]kernel.Envelope, len(rows))
-	for i, run := range rows {
-		batch[i] = o.envelope(who, do(run.ID))
-	}
-	return o.send(ctx, who, batch)
 }

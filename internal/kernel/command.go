@@ -80,9 +80,13 @@ type Pause struct {
 	Until  time.Time
 }
 
-// Resume ends a pause. Due times that passed meanwhile stay in the ledger as a paused range; waiting runs are released
-// one by one (Release).
-type Resume struct{ Key jobs.Key }
+// Resume ends a pause. Due times that passed meanwhile stay in the ledger as a paused range. The leader releases the runs
+// that the pause held, one by one (Release): they begin, or end as this command decides.
+type Resume struct {
+	Key     jobs.Key
+	Discard bool      // requested runs are cancelled
+	From    time.Time // runs of due times from then on begin; zero = all are Skipped
+}
 
 // Create creates one run.
 type Create struct {

@@ -159,6 +159,14 @@ type Held struct {
 	Run    jobs.ID
 }
 
+// AfterPause is what a person decided, when they ended a pause, about the runs that it held. Otherwise requested runs
+// begin, and those of due times are Skipped.
+type AfterPause struct {
+	Discard bool      // requested runs are cancelled
+	From    time.Time // runs of due times from then on begin; zero = all are Skipped
+	By      string
+}
+
 // ByItself is the actor that pauses a job whose runs failed again and again, see PauseAfter.
 const ByItself = "carillon"
 
@@ -176,7 +184,10 @@ type Definition struct {
 	Edits  Settings // set by users: override the code field by field, until cleared
 	Policy Policy   // effective settings
 
-	Paused   *Held
+	Paused *Held
+	// AfterPause is what is done with the runs that the last pause held; nil = see AfterPause.
+	AfterPause *AfterPause
+
 	Created  time.Time
 	Edited   time.Time
 	Revision uint64 // counts the changes of the effective settings; a fire names the one that it is based on

@@ -15,6 +15,8 @@ type Debug struct {
 	On bool
 	By string
 	At time.Time
+
+	Discard bool // it is off, and what it held is cancelled
 }
 
 // Global is the settings of a tenant: the debug modes and the defaults of jobs. A setting without a setter has the
@@ -192,6 +194,7 @@ type Configure struct {
 	App            string    // Defaults and Reset concern this app's defaults; "" = the tenant's
 	Reset          []string  // GlobalFields that follow the configuration file again
 	File           *File     // all that the configuration file sets now
+	Discard        bool      // runs that a debug mode held which this command switches off are cancelled
 }
 
 // Verb returns the verb of the command.

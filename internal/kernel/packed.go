@@ -65,7 +65,7 @@ func (d *Definition) others() *Definition {
 	for _, t := range o.times() {
 		*t = time.Time{}
 	}
-	o.Created, o.Paused, o.Undecided, o.Ahead, o.Silences, o.Running, o.Failing, o.Executions, o.Registered = time.Time{}, nil, nil, nil, nil, jobs.ID{}, 0, 0, false
+	o.Created, o.Paused, o.AfterPause, o.Undecided, o.Ahead, o.Silences, o.Running, o.Failing, o.Executions, o.Registered = time.Time{}, nil, nil, nil, nil, nil, jobs.ID{}, 0, 0, false
 	for _, s := range []*Settings{&o.Code, &o.Edits} {
 		s.Name, s.Description, s.Schedule, s.Start, s.End, s.First, s.Args, s.HTTP, s.Exec = nil, nil, nil, nil, nil, nil, nil, nil, nil
 	}
@@ -133,6 +133,9 @@ func (c *ownFields) definition(d *Definition) {
 	c.times(d.Created, 5, own[:]...)
 	if c.has(d.Paused != nil) {
 		some(&c.coder, &d.Paused, wireHeld)
+	}
+	if c.has(d.AfterPause != nil) {
+		some(&c.coder, &d.AfterPause, wireAfterPause)
 	}
 	if c.has(len(d.Undecided) > 0) {
 		list(&c.coder, &d.Undecided, 8, wireEarlier)

@@ -75,7 +75,7 @@ func wireCommand(c *coder, v *Command) {
 	case VerbPause:
 		wireValue(c, v, func(c *coder, p *Pause) { text(c, &p.Key); text(c, &p.Reason); c.time(&p.Until) })
 	case VerbResume:
-		wireValue(c, v, func(c *coder, r *Resume) { text(c, &r.Key) })
+		wireValue(c, v, func(c *coder, r *Resume) { text(c, &r.Key); c.bool(&r.Discard); c.time(&r.From) })
 	case VerbCreate: // this one, Start and Finish inline: passing the field function allocates a copy
 		var k Create
 		if !c.reading {
@@ -148,6 +148,7 @@ func wireCommand(c *coder, v *Command) {
 			text(c, &k.App)
 			list(c, &k.Reset, 1, wireString)
 			some(c, &k.File, wireFile)
+			c.bool(&k.Discard)
 		})
 	case VerbLead:
 		wireValue(c, v, func(c *coder, l *Lead) { number(c, &l.Term); text(c, &l.Node) })

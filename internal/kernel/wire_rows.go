@@ -283,6 +283,7 @@ func wireDefinition(c *coder, d *Definition) {
 	c.row(func(c *coder) { wireSettings(c, &d.Edits) })
 	c.row(func(c *coder) { wirePolicy(c, &d.Policy) })
 	some(c, &d.Paused, wireHeld)
+	some(c, &d.AfterPause, wireAfterPause)
 	c.time(&d.Created)
 	c.time(&d.Edited)
 	number(c, &d.Revision)
@@ -327,7 +328,9 @@ func wireEarlier(c *coder, e *Earlier) {
 
 func wireSilence(c *coder, s *Silence) { word(c, &s.Why); c.time(&s.From); c.time(&s.Until) }
 
-func wireDebug(c *coder, d *Debug) { c.bool(&d.On); text(c, &d.By); c.time(&d.At) }
+func wireAfterPause(c *coder, a *AfterPause) { c.bool(&a.Discard); c.time(&a.From); text(c, &a.By) }
+
+func wireDebug(c *coder, d *Debug) { c.bool(&d.On); text(c, &d.By); c.time(&d.At); c.bool(&d.Discard) }
 
 func wireGlobal(c *coder, g *Global) {
 	text(c, &g.Tenant)

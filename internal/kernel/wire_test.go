@@ -183,7 +183,7 @@ func TestWireGolden(t *testing.T) {
 	}
 	say("answer", effect, AppendAnswer(nil, &effect, nil))
 	say("answer", &Refusal{}, AppendAnswer(nil, nil, Refuse(jobs.Stale, "too late")))
-	say("envelopes", []Envelope{}, AppendEnvelopes(nil, envelopesOf(7, Cancel{ID: jobs.ID{1}}, Start{ID: jobs.ID{1}, Worker: "w", Attempt: 1}, Resume{"k"}, Lead{1, "n"})))
+	say("envelopes", []Envelope{}, AppendEnvelopes(nil, envelopesOf(7, Cancel{ID: jobs.ID{1}}, Start{ID: jobs.ID{1}, Worker: "w", Attempt: 1}, Resume{Key: "k"}, Lead{1, "n"})))
 	if *update {
 		if err := os.WriteFile(path, out.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

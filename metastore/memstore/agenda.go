@@ -9,7 +9,8 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those.
+// Waking lists runs whose wake time is at or before until, earliest first, and the next wake time after those. Then come
+// held runs that nothing holds any more.
 func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []metastore.Named, next time.Time, err error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -21,6 +22,14 @@ func (e *Engine) Waking(_ context.Context, until time.Time, limit int) (due []me
 		due = append(due, metastore.Named{Tenant: w.space.tenant, ID: w.id})
 		return true
 	})
+	for h := range e.rows.unheld {
+		h.runs.inOrder(func(n *node) bool {
+			if len(due) < limit && (n.wakes == 0 || e.rows.wakes.items[n.wakes-1].at > until.UnixNano()) { // not listed yet
+				due = append(due, metastore.Named{Tenant: h.space.tenant, ID: n.id})
+			}
+			return len(due) < limit
+		})
+	}
 	return due, next, nil
 }
 

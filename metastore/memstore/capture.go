@@ -371,6 +371,9 @@ func (r *rows) restored() error {
 		for _, g := range s.gates {
 			r.served(g)
 		}
+		for key := range s.holders {
+			r.changed(s, key)
+		}
 		for _, of := range s.missed {
 			if twice := inOrder(r, of.list, func(a, b *kernel.Missed) int { return a.From.Compare(b.From) }); twice != nil {
 				return fmt.Errorf("restore: %s of tenant %s has two missed ranges from %v", (*twice).Key, s.tenant, (*twice).From)

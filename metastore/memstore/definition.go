@@ -131,6 +131,7 @@ func (r *rows) putDefinition(row *kernel.Definition) {
 	if renumbered {
 		r.number(change{row.Change, d})
 	}
+	r.changed(s, row.Key)
 }
 
 func (s *space) define(key jobs.Key) *definition {
@@ -227,6 +228,7 @@ func (r *rows) dropDefinition(s *space, key jobs.Key) {
 	delete(s.definitions, key)
 	d.exists = false
 	r.defined--
+	r.changed(s, key)
 }
 
 // number adds a change. Void ones are removed once they are the most.

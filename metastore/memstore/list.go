@@ -36,7 +36,7 @@ type node struct {
 	turn    uint64 // of the row
 	rank    uint32 // among the runs created at the same instant
 	wakes   int32  // place among those that wake
-	waits   int32  // place among those that wait at the gate
+	waits   int32  // place among those that wait at the gate, or that the same holds
 	links   [kinds]link
 }
 

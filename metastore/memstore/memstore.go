@@ -179,7 +179,9 @@ func (t tx) Put(row kernel.Row) {
 	case *kernel.Tally:
 		r.putTally(row)
 	case *kernel.Global:
-		r.space(row.Tenant).global = row
+		s := r.space(row.Tenant)
+		s.global = row
+		r.changed(s, "")
 	case *kernel.Token:
 		r.putToken(row)
 	case *kernel.Session:
@@ -235,6 +237,7 @@ func (t tx) Delete(ref kernel.Ref) {
 		r.dropTally(s, ref)
 	case kernel.RowGlobal:
 		s.global = nil
+		r.changed(s, "")
 	case kernel.RowToken:
 		r.dropToken(s, ref.Name)
 	case kernel.RowSession:

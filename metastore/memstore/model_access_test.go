@@ -27,7 +27,8 @@ func (d *dice) access(m *model) kernel.Row {
 	case 4, 5:
 		return &kernel.Audit{Tenant: d.tenant(), N: 1 + d.Uint64N(30), Actor: pick(d, "ann", "bob"), Target: pick(d, "job a", "job b")}
 	}
-	return &kernel.Global{Tenant: d.tenant(), Revision: d.Uint64()}
+	mode := func() kernel.Debug { return kernel.Debug{On: d.IntN(3) > 0} }
+	return &kernel.Global{Tenant: d.tenant(), Revision: d.Uint64(), RecurringDebug: mode(), TriggeredDebug: mode()}
 }
 
 func (m *model) compareAccess(t *testing.T, e *Engine, d *dice) {

@@ -103,6 +103,7 @@ func (d *dice) run(m *model) *kernel.Run {
 	tenant := jobs.Tenant(rune('a' + id[0]&1))
 	run := &kernel.Run{Tenant: tenant, ID: id, Key: jobs.Key(fmt.Sprintf("k%d", id[1]%5)), App: fmt.Sprintf("app%d", id[2]%2),
 		Created: m.now, Attempt: 1, Queued: m.now}
+	run.Job, run.Kind = jobs.ID{id[1] % 3, 1}, pick(d, kernel.Recurring, kernel.Triggered)
 	if id[3]%3 == 0 {
 		run.Parent = jobs.ID{9}
 	}
@@ -126,7 +127,10 @@ func (d *dice) run(m *model) *kernel.Run {
 		run.First = d.IntN(4) == 0
 		run.Waits = pick(d, "", "", "g1", "g2")
 	case jobs.Scheduled:
-		run.Cause = pick(d, "", kernel.ByDebug)
+		run.Cause = pick(d, "", kernel.ByDebug, kernel.ByPause, kernel.ByPause)
+		if run.Cause == kernel.ByPause && d.IntN(3) == 0 {
+			run.RetryAt = m.now.Truncate(time.Minute)
+		}
 	case jobs.Cancelled:
 		run.Lingering = d.IntN(2) == 0
 		run.Ended = m.now
@@ -171,6 +175,7 @@ func (d *dice) row(m *model) kernel.Row {
 		} else if d.IntN(3) == 0 {
 			def.Deleted, def.Edited = m.now, m.now
 		}
+		def.Paused = pick(d, nil, &kernel.Held{}, &kernel.Held{}, &kernel.Held{Until: m.now.Truncate(time.Minute)})
 		return def
 	case n < 37:
 		return &kernel.Missed{Tenant: d.tenant(), Job: job, From: hour, To: hour, Count: d.Uint64N(9)}
@@ -381,6 +386,19 @@ func (m *model) waiters(tenant jobs.Tenant, gate string) []*kernel.Run {
 	return slices.DeleteFunc(m.live(), func(run *kernel.Run) bool { return run.Tenant != tenant || run.Waits != gate })
 }
 
+// unheld reports whether a change has ended what holds a run.
+func (m *model) unheld(run *kernel.Run) bool {
+	if !run.Held() {
+		return false
+	}
+	if run.Cause == kernel.ByDebug {
+		g, ok := m.rows[kernel.GlobalRef(run.Tenant)].(*kernel.Global)
+		return !ok || !g.DebugOf(run.Kind).On
+	}
+	d, ok := m.rows[kernel.DefinitionRef(run.Tenant, run.Key)].(*kernel.Definition)
+	return !ok || d.Gone() || d.UID != run.Job || d.Paused == nil || !d.Paused.Until.Equal(run.RetryAt)
+}
+
 func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 	t.Helper()
 	until, limit := m.now.Add(time.Duration(d.IntN(20)-10)*time.Second), 1+d.IntN(10)
@@ -400,6 +418,16 @@ func (m *model) compareAgenda(t *testing.T, e *Engine, d *dice) {
 		next = wakes[n]
 	}
 	due, got, _ := e.Waking(ctx, until, limit)
+	released := map[metastore.Named]bool{}
+	for _, run := range m.live() {
+		if at := run.Wake(); m.unheld(run) && (at.IsZero() || at.After(until)) {
+			released[metastore.Named{Tenant: run.Tenant, ID: run.ID}] = true
+		}
+	}
+	if got := due[n:]; len(got) != min(len(released), limit-n) || slices.ContainsFunc(got, func(r metastore.Named) bool { return !released[r] }) {
+		t.Errorf("Waking until %v, %d: nothing holds %v any more, want those of %v", until, limit, got, released)
+	}
+	due = due[:n]
 	var at []time.Time
 	for _, name := range due {
 		at = append(at, m.rows[kernel.RunRef(name.Tenant, name.ID)].(*kernel.Run).Wake())

@@ -23,10 +23,11 @@ type rows struct {
 	wakes    heap[waking]
 	expiries heap[*unique]
 	elders   heap[*elder]
-	hourly   heap[*elder]       // hours of jobs that are not yet part of their days
-	unserved map[*gate]struct{} // gates with a free slot and a waiting run
-	changes  []change           // of definitions, in the order of their numbers
-	defined  int                // how many definitions there are
+	hourly   heap[*elder]         // hours of jobs that are not yet part of their days
+	unserved map[*gate]struct{}   // gates with a free slot and a waiting run
+	unheld   map[*holder]struct{} // what held runs, and has ended by a change
+	changes  []change             // of definitions, in the order of their numbers
+	defined  int                  // how many definitions there are
 	warm     warm
 
 	restoring bool // rows come in any order: see restored
@@ -79,6 +80,7 @@ type space struct {
 	plain       map[kernel.Ref]kernel.Row // of kinds that are only ever read by name
 	calendars   map[string]*kernel.Calendar
 	alarms      alarms
+	holders     map[jobs.Key][]*holder // of held runs, by job; "" = debug modes
 	followers   map[jobs.Key]*kernel.Followers
 	occasions   map[jobs.ID]map[string]*kernel.Occasion // of a job that follows others
 	batches     map[jobs.ID]*kernel.Batch
@@ -131,7 +133,7 @@ type unique struct {
 }
 
 func newRows() *rows {
-	r := &rows{spaces: make(map[jobs.Tenant]*space), unserved: make(map[*gate]struct{})}
+	r := &rows{spaces: make(map[jobs.Tenant]*space), unserved: make(map[*gate]struct{}), unheld: make(map[*holder]struct{})}
 	r.wakes = heap[waking]{
 		before: func(a, b waking) bool { return a.at < b.at },
 		place:  func(w waking) *int32 { return &w.node.wakes },
@@ -162,7 +164,7 @@ func (r *rows) space(t jobs.Tenant) *space {
 			alarms:    newAlarms(),
 			calendars: make(map[string]*kernel.Calendar), followers: make(map[jobs.Key]*kernel.Followers),
 			occasions: make(map[jobs.ID]map[string]*kernel.Occasion),
-			batches:   make(map[jobs.ID]*kernel.Batch),
+			batches:   make(map[jobs.ID]*kernel.Batch), holders: make(map[jobs.Key][]*holder),
 		}
 		r.spaces[t] = s
 	}
@@ -271,7 +273,11 @@ func (r *rows) file(n *node, run *kernel.Run) {
 	if n.wakes != 0 {
 		r.wakes.remove(n.wakes)
 	}
-	if n.waits != 0 {
+	switch {
+	case n.waits == 0:
+	case old.Held():
+		r.unhold(n, old)
+	default:
 		r.unwait(n)
 	}
 	if n.job != nil {
@@ -319,6 +325,9 @@ func (r *rows) file(n *node, run *kernel.Run) {
 	}
 	if run.Waits != "" {
 		r.wait(n)
+	}
+	if run.Held() {
+		r.hold(n)
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 //
 //	register KEY [recurring] [again] [app=a] [worker=w] [version=n] [bundle=b] [FIELD=value ...]
 //	edit KEY [clear=FIELD,FIELD] [if=revision] [bundle=b] [takeover] [leave] [FIELD=value ...]
-//	pause KEY [because=...] [until=+1h]     resume KEY     refresh KEY
+//	pause KEY [because=...] [until=+1h]     resume KEY [discard] [from=+1m]     refresh KEY
 //	create RUN KEY [delay=1h] [due=+1h] [unique=u] [for=1h] [request=idempotency key] [args={...}] [origin=person]
 //	       [priority=n] [retries=n] [timeout=1h] [startWithin=1h] [parent=RUN] [trace=...] [occasion=RUN]
 //	fire KEY to=+1m [due=+30s,+1m] [missed=+10s..+20s/11/paused] [origin=misfire] [from=+0s] [rev=n] [global=n] [term=n]
@@ -27,7 +27,7 @@ import (
 //	       [running]
 //	expand RUN [WORKER ...]                                  its parts are RUN, RUN/1, RUN/2 ...
 //	returned RUN WORKER attempt     expire RUN attempt lost|timeout [unbegun]     unstart RUN attempt     cancel RUN
-//	configure [recurringDebug=on] [triggeredDebug=on] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2]
+//	configure [recurringDebug=on] [triggeredDebug=on] [discard] [misfireAfter=1m] [maxJobs=n] [retryBudget=10/s] [apps=a:2]
 //	          [newJobs=disabled] [defaults.FIELD=value] [app=a] [reset=NAME,NAME]
 //	          [file] [file.recurringDebug=on] [file.triggeredDebug=on] [file.newJobs=disabled] [file.FIELD=value]
 //	lead TERM NODE     forget NAME|occasion/KEY     hand GATE     delete KEY [if=revision] [bundle=b]
@@ -216,7 +216,7 @@ func (tl *telling) command(tenant jobs.Tenant, w words) kernel.Command {
 	case "pause":
 		return kernel.Pause{Key: key, Reason: w.take("because"), Until: tl.at(w.take("until"))}
 	case "resume":
-		return kernel.Resume{Key: key}
+		return kernel.Resume{Key: key, Discard: w.has("discard"), From: tl.at(w.take("from"))}
 	case "refresh":
 		return kernel.Refresh{Key: key}
 	case "create":
@@ -431,7 +431,7 @@ func (tl *telling) fire(tenant jobs.Tenant, w words) kernel.Command {
 }
 
 func (tl *telling) configure(w words) kernel.Command {
-	var k kernel.Configure
+	k := kernel.Configure{Discard: w.has("discard")}
 	var file kernel.File
 	for word, to := range map[string]**bool{"recurringDebug": &k.RecurringDebug, "triggeredDebug": &k.TriggeredDebug,
 		"file.recurringDebug": &file.RecurringDebug, "file.triggeredDebug": &file.TriggeredDebug} {

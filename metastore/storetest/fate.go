@@ -482,13 +482,17 @@ func (f *fate) rare(e *kernel.Envelope, s *scene) kernel.Command {
 		}
 		return k
 	case 5:
-		return kernel.Resume{Key: d.Key}
+		k := kernel.Resume{Key: d.Key, Discard: f.rarely(3)}
+		if f.rarely(2) {
+			k.From = s.now.Add(-f.span(time.Minute))
+		}
+		return k
 	case 6:
 		switch f.IntN(4) {
 		case 0:
-			return kernel.Configure{RecurringDebug: new(f.rarely(2))}
+			return kernel.Configure{RecurringDebug: new(f.rarely(2)), Discard: f.rarely(3)}
 		case 1:
-			return kernel.Configure{TriggeredDebug: new(f.rarely(3))}
+			return kernel.Configure{TriggeredDebug: new(f.rarely(3)), Discard: f.rarely(3)}
 		case 2:
 			return kernel.Configure{AppLimits: new([]jobs.Limit{{Name: "app", Max: 3 + f.IntN(4), Rate: jobs.Rate{Max: 5, Per: time.Second}}}[f.IntN(2):]), RetryBudget: new(jobs.Rate{Max: 3, Per: time.Second})}
 		}

@@ -185,6 +185,11 @@ func (tl *telling) definition(d *kernel.Definition) string {
 		p.add(d.Paused.Failed > 0, "after %d failures in a row", d.Paused.Failed)
 		p.time("until", d.Paused.Until)
 	}
+	if a := d.AfterPause; a != nil {
+		p.add(true, "what was held is decided by %s", a.By)
+		p.add(a.Discard, "requested runs are discarded")
+		p.time("due times begin from", a.From)
+	}
 	return strings.Join(p, ", ")
 }
 
