@@ -93,3 +93,43 @@ func TestNothingBeginsWhileItIsHeld(t *testing.T) {
 		})
 	}
 }
+
+// What is held costs no commit while something holds it, and none afterwards.
+func TestHeldRunsCostNoCommit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newFixture(t)
+		defer h.close()
+		h.stop()
+		commands := &counter{Full: h.full, by: map[kernel.Verb]int{}}
+		h.full = commands
+		h.start()
+		var done atomic.Int64
+		h.worker(worker.Config{Name: "w", App: "bells", Slots: 9}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(context.Context, charge) error {
+			done.Add(1)
+			return nil
+		}), jobs.Options{Key: "paused"}))
+		for _, hold := range []struct{ on, off kernel.Command }{
+			{kernel.Pause{Key: "paused"}, kernel.Resume{Key: "paused"}},
+			{kernel.Configure{TriggeredDebug: new(true)}, kernel.Configure{TriggeredDebug: new(false)}},
+		} {
+			h.must(hold.on)
+			for range 5 {
+				h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "paused", Args: []byte(`{"Customer":"c"}`)})
+			}
+			for n, k := range []kernel.Command{nil, hold.off} {
+				if k != nil {
+					h.must(k)
+					time.Sleep(time.Second)
+				}
+				commands.take()
+				time.Sleep(10 * time.Minute)
+				if n := commands.take()[kernel.VerbRelease]; n > 0 {
+					t.Errorf("%d commands release what is held, after %v", n, k)
+				}
+				if ran := done.Swap(0); ran != int64(5*n) {
+					t.Errorf("%d runs began, want %d", ran, 5*n)
+				}
+			}
+		}
+	})
+}
