@@ -62,6 +62,18 @@ func (d *fixture) apply(k kernel.Command) kernel.Effect {
 	return r.Effect
 }
 
+// release does what the leader does about runs that nothing holds any more.
+func (d *fixture) release() {
+	d.t.Helper()
+	due, _, err := d.store.Waking(d.t.Context(), time.Now(), 100)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	for _, run := range due {
+		d.apply(kernel.Release{ID: run.ID})
+	}
+}
+
 // answer is what came back.
 type answer struct {
 	*http.Response
@@ -256,6 +268,7 @@ func TestDebugModeNamesWhatItHolds(t *testing.T) {
 	if s := read[api.Settings](t, d.send("PATCH", "/api/v1/settings", `{"triggeredDebug":false,"held":"release"}`)); s.Released != 3 || s.Triggered.On {
 		t.Fatalf("released: %+v", s)
 	}
+	d.release()
 	for _, id := range held {
 		if in := read[api.Run](t, d.send("GET", "/api/v1/runs/"+id.String(), "")); in.State != "Enqueued" {
 			t.Errorf("a released run is %s", in.State)

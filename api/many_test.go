@@ -97,6 +97,7 @@ func TestManyJobs(t *testing.T) {
 	if m := many("resume", `{"filter":{"tag":"post"},"held":"discard","missed":"once"}`); m.Done != 3 || paused() != nil {
 		t.Errorf("%+v; paused are %v", m, paused())
 	}
+	d.release()
 	if n := strings.Count(string(d.send("GET", "/api/v1/runs?app=mail&state=Cancelled", "").body), `"Cancelled"`); n != 2 {
 		t.Errorf("%d held runs were discarded", n)
 	}

@@ -351,7 +351,10 @@ func (c *change) resume(k kernel.Resume) error {
 	var decided fields
 	if k.Discard || !k.From.IsZero() {
 		d.AfterPause = &kernel.AfterPause{Discard: k.Discard, From: k.From, By: c.env.Actor}
-		decided = fields{"discard": k.Discard}
+		decided = fields{}
+		if k.Discard {
+			decided["discard"] = true
+		}
 		if !k.From.IsZero() {
 			decided["from"] = k.From
 		}
