@@ -23,6 +23,7 @@ func TestMain(m *testing.M) {
 		fmt.Println(replica(database))
 		return
 	}
+	tests.Parallel(4)
 	os.Exit(sqltest.Main(m))
 }
 

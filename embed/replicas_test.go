@@ -168,6 +168,7 @@ func (r *replicas) kill(leader bool) {
 // Five processes of one program share a database and nothing else: each enqueues and runs, and one leads. The leader is
 // killed, others are killed, and new ones come, under load: what was enqueued is run.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]*sqltest.Kind{"PostgreSQL": sqltest.Postgres, "MariaDB": sqltest.MariaDB} {
 		t.Run(name, func(t *testing.T) {
 			r := &replicas{t: t, database: kind.New(t), asked: map[int]bool{}, ran: map[int]int{}}

@@ -9,6 +9,7 @@ import (
 
 // A process whose token the database no longer knows loses its connection to the leader, and is soon back.
 func TestALostTokenIsRenewed(t *testing.T) {
+	t.Parallel()
 	database := sqltest.Postgres.New(t)
 	start := func(node string) *Scheduler {
 		s, err := Start(t.Context(), Config{Database: database, Node: node})
@@ -62,6 +63,7 @@ func TestALostTokenIsRenewed(t *testing.T) {
 // A leader that stops withdraws the address of its bus, which others would try to reach. A database that does not
 // answer that does not hold it up.
 func TestALeaderThatStopsWithdrawsItsBus(t *testing.T) {
+	t.Parallel()
 	database := sqltest.Postgres.New(t)
 	db := sqltest.Postgres.Open(t, database)
 	for _, locked := range []bool{false, true} {

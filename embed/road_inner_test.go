@@ -44,6 +44,7 @@ func TestALeaderWaitsForTheNodeOnly(t *testing.T) {
 // A leader that hangs accepts connections and sends nothing. Its followers leave it each time that another one leads,
 // although the NATS library holds a lock while it connects.
 func TestALeaderThatHangsIsLeft(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
