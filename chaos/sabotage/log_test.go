@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -213,7 +212,6 @@ func simulated(t *testing.T, seed uint64, lasts time.Duration, clients int) (c *
 // On a database that misbehaves, with leaders that come and go, engine and control plane keep all promises.
 func TestSimulatedLog(t *testing.T) {
 	tests.WithoutRace(t)
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a quarter less time
 	for seed := range tests.Size[uint64](1, 2, 100) {
 		began := time.Now()
 		c, entries := simulated(t, seed, tests.Size(10*time.Second, time.Minute, 2*time.Minute), tests.Size(2, 4, 4))

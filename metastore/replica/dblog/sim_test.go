@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -297,7 +296,6 @@ func TestADatabaseThatLosesTheEnd(t *testing.T) {
 
 // The same with fewer faults, between which much is written.
 func TestADatabaseThatIsBusy(t *testing.T) {
-	defer debug.SetGCPercent(debug.SetGCPercent(400)) // a quarter less time
 	for seed := range tests.Size[uint64](1, 3, 100) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			var entries uint64
