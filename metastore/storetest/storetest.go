@@ -94,7 +94,7 @@ func (c *Clock) Advance(d time.Duration) {
 // store in memory, which defines the meaning of the stories, gets all of them in any case.
 func Run(t *testing.T, open func(t *testing.T) Harness) { Sample(t, tests.Size(8, 1, 1), open) }
 
-// Sample tests a store, with only one story in so many.
+// Sample tests a store, with only one story in so many, and one crowd in an eighth of that.
 func Sample(t *testing.T, every int, open func(t *testing.T) Harness) {
 	t.Run("stories", func(t *testing.T) {
 		for i, s := range stories(t) {
@@ -103,7 +103,7 @@ func Sample(t *testing.T, every int, open func(t *testing.T) Harness) {
 			}
 		}
 	})
-	t.Run("crowds", func(t *testing.T) { crowds(t, open) })
+	t.Run("crowds", func(t *testing.T) { crowds(t, max(1, every/8), open) })
 	t.Run("clients' clocks", func(t *testing.T) { skewed(t, open(t)) })
 	t.Run("lives", func(t *testing.T) { lives(t, open) })
 	t.Run("record", func(t *testing.T) {
