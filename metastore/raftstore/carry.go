@@ -92,11 +92,10 @@ func (s *Store) freeze() (err error) {
 	if s.node == nil || s.node.Rejoin {
 		return kernel.Refuse(jobs.NotFound, "directory %s has no store", s.cfg.Dir)
 	}
-	snapshots, _, err := s.openFiles(logger{Logger: s.cfg.Logger})
-	if err != nil {
+	if _, err = s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
 		return err
 	}
-	index, _, err := s.replay(snapshots)
+	index, _, err := s.replay()
 	if err != nil {
 		return err
 	}
@@ -104,9 +103,9 @@ func (s *Store) freeze() (err error) {
 }
 
 // replay applies all that is in a directory whose node does not run, and returns the last entry and its term.
-func (s *Store) replay(snapshots raft.SnapshotStore) (index, term uint64, err error) {
+func (s *Store) replay() (index, term uint64, err error) {
 	s.replaying = true
-	newest, err := s.restoreNewest(snapshots)
+	newest, err := s.restoreNewest()
 	if err != nil {
 		return 0, 0, err
 	}
@@ -195,8 +194,7 @@ func fill(ctx context.Context, c Config, from metastore.Content) (err error) {
 	s := &Store{cfg: c, failures: make(chan error, 1), failed: make(chan struct{})}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	defer func() { err = errors.Join(err, s.Close(), disk.SyncFolder(c.Dir)) }()
-	snapshots, _, err := s.openFiles(logger{Logger: c.Logger})
-	if err != nil {
+	if _, err = s.openFiles(logger{Logger: c.Logger}); err != nil {
 		return err
 	}
 	if err := s.settle(false); err != nil {
@@ -209,7 +207,7 @@ func fill(ctx context.Context, c Config, from metastore.Content) (err error) {
 	if err := s.logs.Fill(from.Lines(ctx)); err != nil {
 		return err
 	}
-	if err := s.fillSnapshot(ctx, snapshots, last, from); err != nil {
+	if err := s.fillSnapshot(ctx, last, from); err != nil {
 		return err
 	}
 	s.node.Began = true
@@ -253,7 +251,7 @@ func (s *Store) fillArchive(ctx context.Context, ended iter.Seq2[*kernel.Run, er
 
 // fillSnapshot writes all other rows as the snapshot that precedes the log. Its term is that of the copied rows: the
 // first leader has a higher one.
-func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, last uint64, from metastore.Content) error {
+func (s *Store) fillSnapshot(ctx context.Context, last uint64, from metastore.Content) error {
 	term, rules := uint64(1), kernel.FirstApplyVersion
 	for row, err := range from.Rows(ctx) {
 		if err != nil {
@@ -271,7 +269,7 @@ func (s *Store) fillSnapshot(ctx context.Context, snapshots raft.SnapshotStore, 
 		return err
 	}
 	head := replica.Head{Rules: rules, Index: last>>24 + 1, Ended: last}
-	sink, err := alone(snapshots, raft.ServerID(s.node.ID), head.Index, term)
+	sink, err := alone(s.snapshots, raft.ServerID(s.node.ID), head.Index, term)
 	if err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func TestFetchIsTakenUp(t *testing.T) {
 func alike(t *testing.T) *machine {
 	t.Helper()
 	s := &Store{cfg: Config{Dir: t.TempDir(), SnapshotAfter: 1 << 30, Trailing: 1}.withDefaults(), failed: make(chan struct{}), failures: make(chan error, 1), stop: func() {}}
-	if _, _, err := s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
+	if _, err := s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

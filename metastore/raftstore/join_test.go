@@ -374,7 +374,7 @@ func TestBootstrapIsBrokenOff(t *testing.T) {
 		conf := small(t.TempDir(), kind)
 		s := &Store{cfg: conf.withDefaults(), failures: make(chan error, 1), failed: make(chan struct{})}
 		s.ctx, s.stop = context.WithCancel(context.Background())
-		if _, _, err := s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
+		if _, err := s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
 			t.Fatal(err)
 		}
 		// The first writes of raft.BootstrapCluster.

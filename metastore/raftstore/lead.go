@@ -11,20 +11,20 @@ import (
 )
 
 // startRaft starts raft and reports whether this node is the only voter. there means that its log has begun.
-func (s *Store) startRaft(there bool, snapshots raft.SnapshotStore, to logger) (alone bool, err error) {
+func (s *Store) startRaft(there bool, to logger) (alone bool, err error) {
 	id := raft.ServerID(s.node.ID)
 	s.trans = s.transport(id, to)
 	c := s.raftConfig(to)
 	if !there && s.node.Founder && !s.node.Began {
 		first := raft.Configuration{Servers: []raft.Server{{ID: id, Address: s.trans.LocalAddr()}}}
-		if err := raft.BootstrapCluster(c, s.log, s.log, snapshots, s.trans, first); err != nil {
+		if err := raft.BootstrapCluster(c, s.log, s.log, s.snapshots, s.trans, first); err != nil {
 			return false, fmt.Errorf("begin the log: %w", err)
 		}
 		if err := s.hasBegun(); err != nil {
 			return false, err
 		}
 	}
-	if s.raft, err = raft.NewRaft(c, s.machine, s.log, s.log, watchedSnapshots{snapshots, s.cfg.Dir, s.again}, s.trans); err != nil {
+	if s.raft, err = raft.NewRaft(c, s.machine, s.log, s.log, watchedSnapshots{s.snapshots, s.cfg.Dir, s.again}, s.trans); err != nil {
 		return false, fmt.Errorf("start raft: %w", err)
 	}
 	s.live.Store(s.raft)
@@ -41,7 +41,7 @@ func (s *Store) startRaft(there bool, snapshots raft.SnapshotStore, to logger) (
 // unbegun undoes the first step of a founder's beginning, its term, if it was killed before the second, the entry
 // that makes it a member: raft takes the term for a log, and no node would ever lead. It reports whether the log has
 // begun.
-func (s *Store) unbegun(there bool, snapshots raft.SnapshotStore) (begun bool, err error) {
+func (s *Store) unbegun(there bool) (begun bool, err error) {
 	if !there || s.node == nil || !s.node.Founder || s.node.Began {
 		return there, nil
 	}
@@ -49,7 +49,7 @@ func (s *Store) unbegun(there bool, snapshots raft.SnapshotStore) (begun bool, e
 	if err != nil {
 		return there, fmt.Errorf("read log %s: %w", s.log.path, err)
 	}
-	newest, err := newestSnapshot(snapshots, s.cfg.Dir)
+	newest, err := newestSnapshot(s.snapshots, s.cfg.Dir)
 	if err != nil || newest != nil || last > 0 {
 		return there, err
 	}

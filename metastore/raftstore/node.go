@@ -177,7 +177,7 @@ func (n *node) moveAside(dir string) (to string, err error) {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return "", fmt.Errorf("move damaged data aside: %w", err)
 	}
-	for _, name := range append([]string{"snapshots", archiveFolder}, logFiles...) {
+	for _, name := range append([]string{snapshotsFolder, archiveFolder}, logFiles...) {
 		if _, err := os.Lstat(filepath.Join(to, name)); err == nil {
 			continue // it was moved before; a present one is newer
 		}

@@ -125,18 +125,19 @@ func (c Config) withDefaults() Config {
 // Store is a durable store.
 type Store struct {
 	*replica.Replica
-	cfg      Config
-	episodes *episode.Log
-	identity *Identity
-	machine  *machine
-	archive  *archive.Archive
-	logs     *loglines.Logs
-	log      *raftLog
-	raft     *raft.Raft
-	live     atomic.Pointer[raft.Raft] // the same, nil until raft has started
-	trans    raft.Transport
-	leading  leadership
-	link     *link.Link // nil = this node is alone
+	cfg       Config
+	episodes  *episode.Log
+	identity  *Identity
+	machine   *machine
+	archive   *archive.Archive
+	logs      *loglines.Logs
+	log       *raftLog
+	snapshots *verifiedSnapshots
+	raft      *raft.Raft
+	live      atomic.Pointer[raft.Raft] // the same, nil until raft has started
+	trans     raft.Transport
+	leading   leadership
+	link      *link.Link // nil = this node is alone
 
 	secrets     link.Secrets
 	differences differences
@@ -246,14 +247,14 @@ func (s *Store) open(ctx context.Context) (err error) {
 		}
 	}
 	to := logger{Logger: c.Logger, episodes: s.episodes}
-	snapshots, there, err := s.openFiles(to)
+	there, err := s.openFiles(to)
 	if err != nil {
 		return err
 	}
 	if err := clearIncoming(c.Dir); err != nil {
 		return err
 	}
-	if there, err = s.unbegun(there, snapshots); err != nil {
+	if there, err = s.unbegun(there); err != nil {
 		return err
 	}
 	if err := s.settle(there); err != nil {
@@ -265,7 +266,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := s.takeAll(ctx, there); err != nil {
 		return err
 	}
-	newest, err := s.restoreNewest(snapshots)
+	newest, err := s.restoreNewest()
 	if err != nil {
 		return err
 	}
@@ -276,7 +277,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 	if err := errors.Join(s.log.check(index), s.reaches(index)); err != nil {
 		return err
 	}
-	alone, err := s.startRaft(there, snapshots, to)
+	alone, err := s.startRaft(there, to)
 	if err != nil {
 		return err
 	}
@@ -309,35 +310,36 @@ func (s *Store) open(ctx context.Context) (err error) {
 }
 
 // openFiles opens the files in the directory, and reports whether the log has begun.
-func (s *Store) openFiles(to logger) (snapshots raft.SnapshotStore, there bool, err error) {
+func (s *Store) openFiles(to logger) (there bool, err error) {
 	c := s.cfg
 	// The archive's lock is the directory's.
 	if s.archive, err = archive.Open(filepath.Join(c.Dir, archiveFolder), archive.Config{Buffer: c.ArchiveBuffer, SealAt: c.ArchiveFile, Failed: s.fail}); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	damaged := func(err error) { c.Logger.Error("log lines are missing", "err", err) }
 	if s.logs, err = loglines.Open(filepath.Join(c.Dir, "logs"), loglines.Config{SealAt: c.ArchiveFile, Now: c.Now, Damaged: damaged}); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	if s.log, err = openLog(&c, s.fail); err != nil {
-		return nil, false, err
+		return false, err
 	}
 	rows := replica.NewMachine(replica.MachineConfig{History: s.archive, Knows: c.knows, Fail: s.fail, Diverged: s.diverged, SnapshotAfter: c.SnapshotAfter, Replay: c.replay, Trailing: c.Trailing})
 	s.machine = &machine{Machine: rows, archive: s.archive, fail: s.fail, behind: behind{wake: make(chan struct{}, 1)}}
 	s.Replica = replica.New(replica.Config{Machine: rows, Log: s, Now: c.Now, MayRaise: s.mayRaise, Raising: &s.changes})
-	if snapshots, err = raft.NewFileSnapshotStoreWithLogger(c.Dir, keptSnapshots, to); err != nil {
-		return nil, false, err
+	if s.snapshots, err = openSnapshots(c.Dir, to); err != nil {
+		return false, err
 	}
-	if there, err = raft.HasExistingState(s.log, s.log, snapshots); err != nil {
-		return nil, false, fmt.Errorf("read log: %w", err)
+	if there, err = raft.HasExistingState(s.log, s.log, s.snapshots); err != nil {
+		return false, fmt.Errorf("read log: %w", err)
 	}
-	return snapshots, there, nil
+	return there, nil
 }
 
-// keptSnapshots is how many snapshots stay on disk: the newest, and the one before it for a manual repair.
-const keptSnapshots = 2
+// snapshotAgain is how long after a snapshot that cannot be read back another one is written, which costs as much.
+const snapshotAgain = 10 * time.Second
 
-// keepShort takes a snapshot whenever the log has become long.
+// keepShort takes a snapshot whenever the log has become long. One that cannot be read back does not stop the store: the
+// log has all that it had.
 func (s *Store) keepShort(ctx context.Context) {
 	for {
 		select {
@@ -345,7 +347,19 @@ func (s *Store) keepShort(ctx context.Context) {
 			return
 		case <-s.machine.Bounds.Due():
 		}
-		if err := s.snapshot(); err != nil && ctx.Err() == nil {
+		err := s.snapshot()
+		switch {
+		case err == nil:
+			s.episodes.End("", "a snapshot cannot be read back, so the log is kept and another one is taken")
+		case ctx.Err() != nil:
+		case strings.Contains(err.Error(), errReadBack.Error()):
+			s.episodes.Failed(slog.LevelError, "", "a snapshot cannot be read back, so the log is kept and another one is taken", "err", err)
+			select {
+			case <-ctx.Done():
+			case <-time.After(snapshotAgain):
+				s.machine.Bounds.Ask()
+			}
+		default:
 			s.fail(fmt.Errorf("take a snapshot in %s: %w", s.cfg.Dir, err))
 			return
 		}

@@ -100,11 +100,10 @@ func (s *Store) look(k *Known) (err error) {
 	for _, o := range s.node.Others {
 		k.Others = append(k.Others, Member{ID: o.ID, Name: o.Name, Address: o.Address})
 	}
-	snapshots, _, err := s.openFiles(logger{Logger: s.cfg.Logger})
-	if err != nil {
+	if _, err = s.openFiles(logger{Logger: s.cfg.Logger}); err != nil {
 		return err
 	}
-	newest, err := newestSnapshot(snapshots, s.cfg.Dir)
+	newest, err := newestSnapshot(s.snapshots, s.cfg.Dir)
 	if err != nil {
 		return err
 	}
@@ -174,14 +173,14 @@ func (s *Store) force(by By) (err error) {
 		return fmt.Errorf("directory %s has no data to continue with", s.cfg.Dir)
 	}
 	to := logger{Logger: s.cfg.Logger}
-	snapshots, there, err := s.openFiles(to)
+	there, err := s.openFiles(to)
 	if err != nil {
 		return err
 	}
 	if err := s.settle(there); err != nil {
 		return err
 	}
-	index, term, err := s.replay(snapshots)
+	index, term, err := s.replay()
 	if err != nil {
 		return err
 	}
@@ -202,7 +201,7 @@ func (s *Store) force(by By) (err error) {
 	if err != nil {
 		return err
 	}
-	sink, err := alone(snapshots, raft.ServerID(s.node.ID), index, term)
+	sink, err := alone(s.snapshots, raft.ServerID(s.node.ID), index, term)
 	if err != nil {
 		return err
 	}

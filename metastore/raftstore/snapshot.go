@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -19,7 +18,7 @@ import (
 // newestSnapshot is the newest snapshot in a directory, or nil. A damaged one is an error: raft would continue
 // without it, and the log may no longer have what it contained.
 func newestSnapshot(store raft.SnapshotStore, dir string) (*raft.SnapshotMeta, error) {
-	folder := filepath.Join(dir, "snapshots")
+	folder := filepath.Join(dir, snapshotsFolder)
 	entries, err := os.ReadDir(folder)
 	if err != nil {
 		return nil, fmt.Errorf("read snapshots: %w", err)
@@ -32,15 +31,8 @@ func newestSnapshot(store raft.SnapshotStore, dir string) (*raft.SnapshotMeta, e
 		if !e.IsDir() {
 			continue
 		}
-		path := filepath.Join(folder, e.Name())
-		if strings.HasSuffix(e.Name(), ".tmp") { // a crash came between
-			if err := os.RemoveAll(path); err != nil {
-				return nil, fmt.Errorf("remove unfinished snapshot: %w", err)
-			}
-			continue
-		}
 		if !slices.ContainsFunc(list, func(m *raft.SnapshotMeta) bool { return m.ID == e.Name() }) {
-			return nil, &disk.Damaged{Path: path, What: "its meta.json cannot be read"}
+			return nil, &disk.Damaged{Path: filepath.Join(folder, e.Name()), What: "its meta.json cannot be read"}
 		}
 	}
 	if len(list) == 0 {
@@ -51,16 +43,16 @@ func newestSnapshot(store raft.SnapshotStore, dir string) (*raft.SnapshotMeta, e
 
 // restoreNewest fills the machine from the newest snapshot, makes the log fit it, and returns it, or nil if there is
 // none.
-func (s *Store) restoreNewest(snapshots raft.SnapshotStore) (*raft.SnapshotMeta, error) {
-	meta, err := newestSnapshot(snapshots, s.cfg.Dir)
+func (s *Store) restoreNewest() (*raft.SnapshotMeta, error) {
+	meta, err := newestSnapshot(s.snapshots, s.cfg.Dir)
 	if err != nil || meta == nil {
 		return nil, err
 	}
 	if err := s.log.follow(meta); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(s.cfg.Dir, "snapshots", meta.ID, "state.bin")
-	_, file, err := snapshots.Open(meta.ID)
+	path := filepath.Join(s.cfg.Dir, snapshotsFolder, meta.ID, "state.bin")
+	_, file, err := s.snapshots.Open(meta.ID)
 	if err != nil {
 		return nil, &disk.Damaged{Path: path, What: err.Error()}
 	}
@@ -94,7 +86,7 @@ type watchedSnapshots struct {
 func (w watchedSnapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
 	meta, file, err := w.SnapshotStore.Open(id)
 	if err != nil {
-		w.bad(&disk.Damaged{Path: filepath.Join(w.dir, "snapshots", id), What: err.Error()})
+		w.bad(&disk.Damaged{Path: filepath.Join(w.dir, snapshotsFolder, id), What: err.Error()})
 	}
 	return meta, file, err
 }

@@ -59,7 +59,11 @@ func (l *Log) Snapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := replica.VerifySnapshot(ReadParts(ctx, l.db, s), head); err != nil {
+	back, err := replica.VerifySnapshot(ReadParts(ctx, l.db, s), head.Rules)
+	if err == nil && back != head {
+		err = fmt.Errorf("its head is %+v, want %+v", back, head)
+	}
+	if err != nil {
 		return fmt.Errorf("read the new snapshot at entry %d back: %w", s.Seq, err)
 	}
 	done, err := l.db.Publish(ctx, s)
