@@ -305,6 +305,7 @@ func (s *Store) open(ctx context.Context) (err error) {
 		s.duties.Go(func() { s.attend(s.ctx) })
 		s.duties.Go(func() { s.recheck(s.ctx) })
 		s.duties.Go(func() { s.compare(s.ctx) })
+		s.duties.Go(func() { s.reportLeaderless(s.ctx) })
 	}
 	return nil
 }
