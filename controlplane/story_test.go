@@ -34,6 +34,7 @@ type fixture struct {
 	ahead  atomic.Int64  // nanoseconds by which the test has set the wall clock of the control plane
 	logged logged        // its log
 	lease  time.Duration // of the control plane and of workers; 0 = the default
+	served sync.Once     // the store, for workers that reach it over the bus
 	hub    *membus.Hub
 	cp     *controlplane.ControlPlane
 	store  metastore.Store

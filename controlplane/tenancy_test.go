@@ -58,9 +58,11 @@ func (h in) worker(name string, js ...jobs.Job) (stop func() error) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := busstore.Serve(h.ctx, h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), h.store, busstore.Config{}); err != nil {
-		h.t.Fatal(err)
-	}
+	h.served.Do(func() {
+		if err := busstore.Serve(h.ctx, h.hub.As(bus.Principal{Tenant: jobs.DefaultTenant, Role: bus.Node, Name: "n1"}), h.store, busstore.Config{}); err != nil {
+			h.t.Fatal(err)
+		}
+	})
 	ctx, cancel := context.WithCancel(h.ctx)
 	ended := make(chan error, 1)
 	go func() { ended <- errors.Join(w.Run(ctx), b.Close()) }()

@@ -12,6 +12,7 @@
 package busstore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"math/rand/v2"
@@ -47,7 +48,7 @@ type store struct {
 	as    bus.Principal
 	group *metastore.Group
 	wait  time.Duration // for the first answers: attempt
-	heard atomic.Pointer[peerClock]
+	heard atomic.Pointer[peerClocks]
 	plain atomic.Bool // requests no receipts: this end is a node, or the server is too old for them
 }
 
@@ -208,7 +209,7 @@ func (d *delivery) answered(asked []int, answers []byte, asking time.Time) error
 	if err != nil {
 		return err
 	}
-	d.store.heard.Store(&peerClock{now, asking})
+	d.store.heard.Store(d.store.heard.Load().after(now, asking))
 	if d.results == nil && len(results) == len(d.batch) && !slices.ContainsFunc(results, unanswered) {
 		d.results = results // as mostly
 		return nil
@@ -264,11 +265,24 @@ func (d *delivery) doubtful(which []int, err error) {
 func (s *store) call(ctx context.Context, request []byte, tries int) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.wait<<min(max(tries+1-soon, 0), 3))
 	defer cancel()
-	if verb(request[1]).commands() {
-		until, _ := ctx.Deadline()
-		s.heard.Load().deadline(until).put(request[2:])
+	if !verb(request[1]).commands() {
+		return s.calls.Call(ctx, bus.ServiceStore, request)
 	}
-	return s.calls.Call(ctx, bus.ServiceStore, request)
+	until, _ := ctx.Deadline()
+	for range heardServers + 1 {
+		heard := s.heard.Load()
+		deadline := heard.deadline(until)
+		deadline.put(request[2:])
+		asking := time.Now()
+		answer, err := s.calls.Call(ctx, bus.ServiceStore, request)
+		now, unknown := deadline.unknownTo(answer)
+		if err != nil || !unknown {
+			return answer, err
+		}
+		s.heard.Store(heard.after(now, asking))
+		request = bytes.Clone(request) // the bus may still have the other
+	}
+	return nil, kernel.Refuse(jobs.Unavailable, "each of %d requests reached another leader", heardServers+1)
 }
 
 func refusal(err error) jobs.Code {

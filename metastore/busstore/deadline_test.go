@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/bus/membus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore/memstore"
 )
 
 // holding is a bus that delays the request of one call, as the socket of a frozen process does. Its caller waits in
@@ -116,6 +118,74 @@ func TestLateRequests(t *testing.T) {
 			}
 		}()
 		h.must(t, s, kernel.Edit{Key: "charge", Set: kernel.Settings{Priority: new(4)}})
+	})
+}
+
+// A request that reaches the next leader after its sender has stopped waiting is not executed there either: that leader
+// does not know the clock of the time in it. One in time is sent again at once, with a time that it knows.
+func TestARequestForTheLeaderBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := &fixture{hub: membus.New(), store: memstore.Open(memstore.Config{})}
+		serve := func() (ends context.CancelFunc) {
+			ctx, ends := context.WithCancel(t.Context())
+			if err := Serve(ctx, h.hub.As(node), h.store, Config{}); err != nil {
+				t.Fatal(err)
+			}
+			return ends
+		}
+		ends := serve()
+		h.must(t, h.as(worker), register("billing", "billing", "charge"))
+		calls := &line{Calls: h.hub.As(client)}
+		held := &holding{Calls: calls}
+		s := New(held, client)
+		h.must(t, s, kernel.Create{ID: jobs.ID{1}, Key: "charge"}) // the client learns the time of the first leader
+
+		held.holdNext()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		ends()
+		synctest.Wait()
+		if r := s.Apply(ctx, creates(2, 1, ""))[0]; r.Err == nil {
+			t.Fatal("there is no leader, and the request is answered")
+		}
+		time.Sleep(2 * patience)
+		ends = serve()
+		defer ends()
+		if answer, err := calls.Calls.Call(t.Context(), bus.ServiceStore, held.request()); err != nil || len(answer) != answersHead {
+			t.Errorf("a request a minute late is answered by the next leader with %d bytes, %v", len(answer), err)
+		}
+		first := appendApply(nil, askApply, creates(5, 1, "")) // of a client that knows no time yet
+		if answer, err := calls.Calls.Call(t.Context(), bus.ServiceStore, first); err != nil || len(answer) != answersHead {
+			t.Errorf("a first request is answered with %d bytes, %v", len(answer), err)
+		}
+		if n := live(t, h.store); n != 1 {
+			t.Errorf("there are %d runs, want 1", n)
+		}
+
+		before, began := calls.calls.Load(), time.Now()
+		h.must(t, s, kernel.Create{ID: jobs.ID{3}, Key: "charge"})
+		h.must(t, s, kernel.Create{ID: jobs.ID{4}, Key: "charge"})
+		if n := calls.calls.Load() - before; n != 3 || time.Since(began) > 0 {
+			t.Errorf("two requests to the next leader take %d calls and %v, want 3 and no pause", n, time.Since(began))
+		}
+	})
+}
+
+// Two servers that get the requests in turn, such as a leader and one that does not know that it is none, keep nothing
+// from being done.
+func TestTwoServersTakeTurns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h, l := open(t)
+		if err := Serve(t.Context(), h.hub.As(node), h.store, Config{}); err != nil {
+			t.Fatal(err)
+		}
+		s, began := New(l, node), time.Now()
+		for i := range 5 {
+			allDone(t, s.Apply(t.Context(), creates(i, 1, "")))
+		}
+		if n := l.calls.Load(); n != 5+heardServers || time.Since(began) > 0 {
+			t.Errorf("five requests take %d calls and %v, want one more for each server and no pause", n, time.Since(began))
+		}
 	})
 }
 

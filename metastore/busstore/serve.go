@@ -86,12 +86,15 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 	if err != nil {
 		return nil, err
 	}
+	late, known := s.clock.late(deadline)
 	var refusals []error
 	var answers []metastore.Result
-	late := s.clock.late(deadline)
-	if late > 0 {
+	switch {
+	case !known:
+		batch = nil // the answer is only the time on this server's clock
+	case late > 0:
 		answers = metastore.Refused(batch, kernel.Refuse(jobs.Unavailable, "not done: the request arrived %v after its sender had stopped waiting for an answer", late.Round(time.Millisecond)))
-	} else {
+	default:
 		if late < 0 { // the store that it is passed to has no longer
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, -late)

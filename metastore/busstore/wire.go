@@ -159,7 +159,7 @@ type reply struct {
 
 // appendApply leaves room for the moment, which is known when the request is sent.
 func appendApply(b []byte, v verb, batch []kernel.Envelope) []byte {
-	return kernel.AppendEnvelopes(append(append(b, version, byte(v)), make([]byte, momentBytes)...), batch)
+	return kernel.AppendEnvelopes(append(append(b, version, byte(v)), make([]byte, deadlineBytes)...), batch)
 }
 
 func encodeQuestion(v verb, q question) []byte {
@@ -191,22 +191,22 @@ func opened(request []byte) (verb, []byte, error) {
 // decodeCommands reads the deadline and the envelopes of a request, after a check of their number. From workers and
 // clients it ignores fields that this program does not know; from a node it refuses them, because they would lose
 // what a person requested.
-func decodeCommands(b []byte, from bus.Role) (moment, []kernel.Envelope, error) {
-	if len(b) < momentBytes {
-		return moment{}, nil, kernel.Invalid("busstore: request of %d bytes", len(b))
+func decodeCommands(b []byte, from bus.Role) (until deadline, batch []kernel.Envelope, err error) {
+	if len(b) < deadlineBytes {
+		return until, nil, kernel.Invalid("busstore: request of %d bytes", len(b))
 	}
-	deadline := momentOf(b)
-	b = b[momentBytes:]
+	until = deadlineOf(b)
+	b = b[deadlineBytes:]
 	_, skip := binary.Uvarint(b) // the version of their form
 	if n, k := binary.Uvarint(b[max(0, skip):]); k > 0 && n > maxCommands {
-		return deadline, nil, kernel.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
+		return until, nil, kernel.Invalid("busstore: %d commands in a request, at most %d are allowed", n, maxCommands)
 	}
 	decode := kernel.DecodeSentEnvelopes
 	if from == bus.Node {
 		decode = kernel.DecodeEnvelopes
 	}
-	batch, err := decode(b)
-	return deadline, batch, err
+	batch, err = decode(b)
+	return until, batch, err
 }
 
 // answersHead is the length of the head of answers to commands: the version, room for the server's moment, their
