@@ -275,6 +275,22 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
+// A caller that gives up before the client does learns for how long its request may yet be stored.
+func TestAnUnknownOutcomeSaysUntilWhen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newFixture(t)
+		c := d.open()
+		d.between = func(batch []kernel.Envelope, apply func() []metastore.Result) []metastore.Result {
+			return metastore.Refused(batch, kernel.OutcomeUnknown("no answer"))
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		if _, err := job.Enqueue(ctx, c, args{1}); !errors.Is(err, jobs.Unknown) || !strings.Contains(err.Error(), "no response in time (it may yet be stored within 27s): ") {
+			t.Errorf("error is %v", err)
+		}
+	})
+}
+
 // Without a response, a bulk fails as soon as a single run would; the error separates runs that were not sent.
 func TestBulkWithoutResponse(t *testing.T) {
 	for _, code := range []jobs.Code{jobs.Unavailable, jobs.Unknown} {

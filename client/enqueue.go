@@ -52,7 +52,8 @@ func (e *BulkError) places() []int {
 // Enqueue sends requests for runs, and returns a receipt for each, in their order. Called with a handler's context, it
 // makes children of the handler's run. It checks all requests before it sends the first. If the store refuses some of
 // several (no such job), the error is a *BulkError, and their receipts have no State. If no control plane answers for
-// 30 s, it sends no further requests, and their error is jobs.Unavailable.
+// 30 s, it sends no further requests, and their error is jobs.Unavailable. If ctx ends before that, requests that were
+// sent may yet be stored until then: their error is jobs.Unknown.
 func (c *Client) Enqueue(ctx context.Context, requests ...jobs.Request) (_ []jobs.Receipt, err error) {
 	if c.store == nil {
 		return nil, jobs.ErrNotRunning
@@ -159,9 +160,19 @@ func cutBatch(batch []kernel.Envelope, at int) int {
 	return len(batch)
 }
 
+// mayYet says how long a request without a response may yet be stored: the store's client repeats it for as long as this
+// one would.
+func mayYet(left time.Duration) string {
+	if left <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (it may yet be stored within %v)", max(left.Round(time.Second), time.Second))
+}
+
 // send applies a batch, and retries commands that have no response or are refused as unavailable. It gives up after
 // 30 s, well within the minute for which the store remembers commands.
 func (c *Client) send(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var results []metastore.Result
@@ -209,7 +220,7 @@ func (c *Client) send(ctx context.Context, batch []kernel.Envelope) []metastore.
 		}
 		for _, i := range open {
 			if err := results[i].Err; doubtful[i] {
-				results[i].Err = kernel.OutcomeUnknown("no response in time: %v", err)
+				results[i].Err = kernel.OutcomeUnknown("no response in time%s: %v", mayYet(patience-time.Since(began)), err)
 			} else {
 				results[i].Err = kernel.Refuse(jobs.Unavailable, "not stored in time: %v", err)
 			}
