@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/internal/tests"
 )
@@ -21,8 +22,26 @@ import (
 // scrapes are the values of series, as Prometheus stores them.
 type scrapes map[string]float64
 
-// scrape reads the metrics of all nodes.
-func (s *scene) scrape() scrapes {
+// scrape reads the metrics of all nodes, at a moment at which none is behind, if there is one soon: a follower applies a
+// commit up to a heartbeat later.
+func (s *scene) scrape() (all scrapes) {
+	for range 20 {
+		all = s.scrapeOnce()
+		indexes := map[float64]bool{}
+		for series, v := range all {
+			if strings.HasPrefix(series, "carillon_store_log_applied_index{") {
+				indexes[v] = true
+			}
+		}
+		if len(indexes) <= 1 {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return all
+}
+
+func (s *scene) scrapeOnce() scrapes {
 	all := scrapes{}
 	for _, n := range s.cluster {
 		labels := fmt.Sprintf(`instance=%q,job="carillon"`, n.name)
@@ -93,13 +112,13 @@ func ringing(t *testing.T, before, during scrapes) []string {
 	out, err := exec.CommandContext(t.Context(), path, "test", "rules", file).CombinedOutput()
 	var alerts []string // promtool prints those that ring, since the test expects none
 	for _, found := range firing.FindAllStringSubmatch(string(out), -1) {
-		alerts = append(alerts, found[1])
+		alerts = append(alerts, strings.TrimPrefix(found[1], "Carillon"))
 	}
 	if err != nil && len(alerts) == 0 {
 		t.Fatalf("promtool: %v\n%s", err, out)
 	}
 	slices.Sort(alerts)
-	return slices.DeleteFunc(slices.Compact(alerts), func(a string) bool { return a == "CarillonNoWorkers" }) // a scene has none
+	return slices.DeleteFunc(slices.Compact(alerts), func(a string) bool { return a == "NoWorkers" }) // a scene has none
 }
 
 // value writes a series of equal values, which promtool reads without an exponent; "_" is none.
@@ -109,4 +128,30 @@ func value(of scrapes, name string, times int) string {
 		return fmt.Sprintf("_x%d", times)
 	}
 	return fmt.Sprintf("%sx%d", strconv.FormatFloat(v, 'f', -1, 64), times)
+}
+
+// mustRing is whether an alert rings in an outcome, for those that each situation decides. alone: there is no other node
+// that leads.
+func (want outcome) mustRing(alone bool) map[string]bool {
+	switch want {
+	case away:
+		return map[string]bool{"NoLeader": true, "NotReady": true}
+	case cutOff:
+		return map[string]bool{"NoLeader": false, "NotReady": true}
+	case ends:
+		return map[string]bool{"NoLeader": alone, "NodeDown": true}
+	default:
+		return map[string]bool{"NoLeader": false, "NotReady": false, "NodeDown": false, "MemoryFull": want == refuses}
+	}
+}
+
+// wrongAlerts returns which alerts ring and should not, or should and do not.
+func (want outcome) wrongAlerts(alone bool, ring []string) (wrong []string) {
+	for alert, must := range want.mustRing(alone) {
+		if slices.Contains(ring, alert) != must {
+			wrong = append(wrong, fmt.Sprintf("%s rings: %v, want %v", alert, !must, must))
+		}
+	}
+	slices.Sort(wrong)
+	return wrong
 }

@@ -3,17 +3,16 @@
 package processtest
 
 import (
+	"net/http"
 	"os"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
 
-var row = regexp.MustCompile(`(?m)^\| ([^|]+) \| ([^|]+) \| `)
-
-// Each situation is on the page, in the table of running nodes and in that of starting ones, for each store; and the
-// page has no others.
+// Each situation is on the page, in the table of running nodes and in that of starting ones, for each store, and the page
+// has no others. What a row says is right by the same judge as when it was played: the alerts, too.
 func TestThePageHasEachSituation(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/when-the-store-is-away.md")
 	if err != nil {
@@ -24,30 +23,82 @@ func TestThePageHasEachSituation(t *testing.T) {
 	if !ok {
 		t.Fatal("the page lacks a heading of a table")
 	}
-	for _, part := range []struct {
-		name, text string
-		of         func(situation) outcome
-	}{
-		{"running", running, func(k situation) outcome { return k.running }},
-		{"starting", starting, func(k situation) outcome { return k.starting }},
-	} {
-		var want, is []string
-		for _, k := range situations {
-			for _, store := range k.stores {
-				if part.of(k) != 0 {
-					want = append(want, k.name+", "+store)
+	starting, _, _ = strings.Cut(starting, "\n## ")
+	t.Run("running", func(t *testing.T) { samePage(t, running, func(k *situation) outcome { return k.running }) })
+	t.Run("starting", func(t *testing.T) { samePage(t, starting, func(k *situation) outcome { return k.starting }) })
+}
+
+func samePage(t *testing.T, table string, of func(*situation) outcome) {
+	rows := map[string]*seen{}
+	for line := range strings.Lines(table) {
+		if cells := cellsOf(line); len(cells) == 7 && cells[0] != "situation" && cells[0][0] != '-' {
+			rows[cells[0]+", "+cells[1]] = seenIn(t, cells[2:])
+		}
+	}
+	for _, k := range situations {
+		for _, store := range k.stores {
+			want, name := of(&k), k.name+", "+store
+			if want == 0 {
+				continue
+			}
+			t.Run(strings.ReplaceAll(name, " ", "_"), func(t *testing.T) {
+				switch row := rows[name]; {
+				case row == nil:
+					t.Error("the page does not have it")
+				case want == ends:
+					k.judgeEnd(t, row, store != onRaft && !k.standby)
+				default:
+					k.judge(t, want, row)
 				}
-			}
+			})
+			delete(rows, name)
 		}
-		for _, m := range row.FindAllStringSubmatch(part.text, -1) {
-			if m[1] != "situation" {
-				is = append(is, m[1]+", "+m[2])
-			}
+	}
+	for name := range rows {
+		t.Errorf("%s is not played", name)
+	}
+}
+
+// cellsOf are the cells of a row of a table.
+func cellsOf(row string) (cells []string) {
+	row = strings.ReplaceAll(strings.TrimSpace(row), `\|`, "/")
+	for cell := range strings.SplitSeq(strings.Trim(row, "|"), "|") {
+		cells = append(cells, strings.TrimSpace(cell))
+	}
+	return cells
+}
+
+// seenIn is what a row says: what [seen.String] writes.
+func seenIn(t *testing.T, cells []string) *seen {
+	t.Helper()
+	var numbers []int
+	for _, field := range strings.FieldsFunc(strings.Join(cells[:3], " "), func(r rune) bool { return r == ' ' || r == ',' }) {
+		if n, err := strconv.Atoi(field); err == nil {
+			numbers = append(numbers, n)
 		}
-		slices.Sort(want)
-		slices.Sort(is)
-		if !slices.Equal(is, want) {
-			t.Errorf("of %s nodes the page has\n%s\nwant\n%s", part.name, strings.Join(is, "\n"), strings.Join(want, "\n"))
+	}
+	o := &seen{log: strings.Trim(cells[4], "`"), alerts: strings.FieldsFunc(cells[3], func(r rune) bool { return r == ' ' || r == ',' })}
+	switch {
+	case strings.HasPrefix(cells[0], "exit code") && len(numbers) == 1:
+		o.code = numbers[0]
+	case len(numbers) == 5:
+		o.live, o.ready, o.leads, o.read, o.page, o.write = http.StatusOK, numbers[0], numbers[1], numbers[2], numbers[3], numbers[4]
+	default:
+		t.Errorf("a row with %q", cells)
+	}
+	return o
+}
+
+// The page is read as it is written.
+func TestARowIsReadAsWritten(t *testing.T) {
+	for _, o := range []seen{
+		{live: 200, ready: 503, leads: 502, read: 501, page: 500, write: 504, alerts: []string{"NoLeader", "NotReady"}, log: "a / b"},
+		{live: 200, ready: 200, leads: 200, read: 200, page: 200, write: 201},
+		{code: 6, alerts: []string{"NodeDown"}, log: "carillon: ended"},
+	} {
+		is := seenIn(t, cellsOf("| "+o.String()+" |"))
+		if is.String() != o.String() || is.live != o.live || !slices.Equal(is.alerts, o.alerts) {
+			t.Errorf("%+v is read as %+v", o, is)
 		}
 	}
 }

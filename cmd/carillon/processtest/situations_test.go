@@ -26,11 +26,13 @@ type situation struct {
 	stores []string // where it may happen
 	// running is the outcome on a node that runs, 0 = a running node does not get into it; starting on one that starts.
 	running, starting outcome
-	code              int // of a node that ends
+	code              int    // of a node that ends
+	line              string // that the log of one that does not end must have, "" = any about the situation
 	begin, end        func(*scene)
-	// env is added to the environment of the nodes; standby: there is a second node, with another way to the database.
-	env     []string
-	standby bool
+	// env is added to the environment of the nodes, and less to that of the one that starts in the situation; standby: there
+	// is a second node, with another way to the database.
+	env, less []string
+	standby   bool
 }
 
 // outcome is what becomes of a node in a situation.
@@ -52,27 +54,29 @@ const (
 
 var databases = []string{onPostgres, onMariaDB}
 
+const leadershipLost = "leadership was lost"
+
 var situations = []situation{
-	{name: "the database is stopped", stores: databases, running: away, starting: ends, code: 6,
+	{name: "the database is stopped", stores: databases, running: away, starting: ends, code: 6, line: leadershipLost,
 		begin: func(s *scene) { s.server.Kill() }, end: func(s *scene) { s.must(s.server.Again()) }},
-	{name: "the database is frozen", stores: databases, running: away, starting: ends, code: 6,
+	{name: "the database is frozen", stores: databases, running: away, starting: ends, code: 6, line: leadershipLost,
 		begin: func(s *scene) { s.signal(syscall.SIGSTOP) }, end: func(s *scene) { s.signal(syscall.SIGCONT) }},
-	{name: "the network to the database is cut", stores: databases, running: away, starting: ends, code: 6,
+	{name: "the network to the database is cut", stores: databases, running: away, starting: ends, code: 6, line: leadershipLost,
 		begin: func(s *scene) { s.way.Freeze() }, end: func(s *scene) { s.way.Mend() }},
-	{name: "the database is read-only", stores: databases, running: away, starting: ends, code: 1, begin: func(s *scene) {
+	{name: "the database is read-only", stores: databases, running: away, starting: ends, code: 1, line: leadershipLost, begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "ALTER DATABASE carillon SET default_transaction_read_only = on", onMariaDB: "SET GLOBAL read_only = 1"})
 		s.cut()
 	}, end: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "BEGIN READ WRITE; ALTER DATABASE carillon RESET default_transaction_read_only; COMMIT", onMariaDB: "SET GLOBAL read_only = 0"})
 		s.cut()
 	}},
-	{name: "the password is changed", stores: databases, running: away, starting: ends, code: 6, begin: func(s *scene) {
+	{name: "the password is changed", stores: databases, running: away, starting: ends, code: 6, line: leadershipLost, begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "ALTER ROLE scheduler PASSWORD 'changed'", onMariaDB: "ALTER USER scheduler IDENTIFIED BY 'changed'"})
 		s.cut()
 	}, end: func(s *scene) {
 		s.exec(map[string]string{onPostgres: "ALTER ROLE scheduler PASSWORD 'secret'", onMariaDB: "ALTER USER scheduler IDENTIFIED BY 'secret'"})
 	}},
-	{name: "the disk of the database is full", stores: databases, running: away, starting: away, begin: func(s *scene) {
+	{name: "the disk of the database is full", stores: databases, running: away, starting: away, line: "an entry was not written", begin: func(s *scene) {
 		s.exec(map[string]string{onPostgres: `CREATE FUNCTION no_space() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$;
 			CREATE TRIGGER no_space BEFORE INSERT ON carillon_log EXECUTE FUNCTION no_space()`,
 			onMariaDB: "CREATE TRIGGER no_space BEFORE INSERT ON carillon_log FOR EACH ROW SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1021, MESSAGE_TEXT = 'Disk full'"})
@@ -99,14 +103,14 @@ var situations = []situation{
 		s.exec(map[string]string{onPostgres: "ALTER DATABASE carillon RESET ALL", onMariaDB: "SET GLOBAL sql_mode = DEFAULT, GLOBAL autocommit = 1, GLOBAL completion_type = 'NO_CHAIN', GLOBAL time_zone = 'SYSTEM'"})
 	}},
 	{name: "the memory limit is reached", stores: []string{onPostgres, onMariaDB, onRaft}, running: refuses, starting: refuses,
-		env: []string{"GOMEMLIMIT=128MiB"}, begin: func(s *scene) { s.crowd() }, end: func(s *scene) { s.clear() }},
-	{name: "one of two servers is cut off from the database", stores: databases, standby: true, running: cutOff, starting: ends, code: 6,
+		env: []string{"GOMEMLIMIT=128MiB"}, less: []string{"GOMEMLIMIT=48MiB"}, line: "too little memory", begin: func(s *scene) { s.crowd() }, end: func(s *scene) { s.clear() }},
+	{name: "one of two servers is cut off from the database", stores: databases, standby: true, running: cutOff, starting: ends, code: 6, line: leadershipLost,
 		begin: func(s *scene) { s.way.Freeze() }, end: func(s *scene) { s.way.Mend() }},
-	{name: "two of three nodes are down", stores: []string{onRaft}, running: away, starting: away,
+	{name: "two of three nodes are down", stores: []string{onRaft}, running: away, starting: away, line: "no leader is known",
 		begin: func(s *scene) { s.others(false) }, end: func(s *scene) { s.others(true) }},
 	{name: "the disk of one of three nodes is full", stores: []string{onRaft}, running: ends, starting: ends, code: 1,
 		begin: func(s *scene) { s.fill(true) }, end: func(s *scene) { s.fill(false) }},
-	{name: "all three nodes have other addresses", stores: []string{onRaft}, starting: away,
+	{name: "all three nodes have other addresses", stores: []string{onRaft}, starting: away, line: "no leader is known",
 		begin: func(s *scene) { s.move() }, end: func(s *scene) { s.move() }},
 }
 
@@ -244,6 +248,10 @@ func (s *scene) move() {
 	s.others(true)
 }
 
+// lastingly is how many requests are refused in a row when the memory is full: the node counts what it accepts twice until
+// garbage was collected twice, which takes fewer.
+const lastingly = 100
+
 // crowd stores runs until the memory limit refuses them.
 func (s *scene) crowd() {
 	s.t.Helper()
@@ -252,12 +260,18 @@ func (s *scene) crowd() {
 		text.WriteString(strconv.FormatUint(rng.Uint64(), 36))
 	}
 	s.body = fmt.Sprintf(`{"args":{"text":%q}}`, text.String())
+	refused := 0 // in a row
 	await(s.t, "the memory limit is reached", func() bool {
 		status, answer := s.node.ask(http.MethodPost, "/api/v1/jobs/away.ask/trigger", s.body, answers)
-		if status/100 != 2 && status != http.StatusTooManyRequests && status != http.StatusServiceUnavailable {
+		switch {
+		case status == http.StatusTooManyRequests:
+			refused++
+		case status/100 == 2 || status == http.StatusServiceUnavailable:
+			refused = 0
+		default:
 			s.t.Fatalf("status %d: %s", status, answer)
 		}
-		return status == http.StatusTooManyRequests
+		return refused == lastingly
 	})
 }
 
@@ -306,13 +320,13 @@ type seat struct {
 	process    *process
 }
 
-func (n *seat) begin(t *testing.T) {
+func (n *seat) begin(t *testing.T, more ...string) {
 	t.Helper()
 	path, err := carillonProgram()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.process = start(t, "node "+n.name, path, n.env, n.args...)
+	n.process = start(t, "node "+n.name, path, slices.Concat(n.env, more), n.args...)
 }
 
 // newScene makes a store of a kind with one node on it, with a standby, or with three on their own log.
