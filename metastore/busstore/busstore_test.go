@@ -357,7 +357,7 @@ func TestMessagesFit(t *testing.T) {
 		}
 	}
 	// A command beyond the limit is refused without being sent, and affects no other.
-	huge := kernel.Register{App: "a", Worker: "w", Job: kernel.Declaration{Key: "huge", Kind: kernel.Triggered, Schema: make([]byte, 200<<10)}}
+	huge := kernel.Register{App: "a", Worker: "w", Job: kernel.Declaration{Key: "huge", Kind: kernel.Triggered, Schema: []byte(`{"title":"` + strings.Repeat("x", 200<<10) + `"}`)}}
 	l.limit = 150 << 10
 	results = s.Apply(t.Context(), append([]kernel.Envelope{{Command: huge}}, creates(100, 2, "")...))
 	if !errors.Is(results[0].Err, jobs.BadInput) || !strings.Contains(results[0].Err.Error(), "bus carries") {
