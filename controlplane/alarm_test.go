@@ -408,7 +408,8 @@ func TestAlarmOfAGap(t *testing.T) {
 	})
 }
 
-// A rule's alarms end with it, and there are no more than a hundred.
+// A rule's alarms end with it, and no app has more open ones than it leaves to others: failures of one app do not hide
+// those of another.
 func TestAlarmsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
@@ -420,15 +421,23 @@ func TestAlarmsAreBounded(t *testing.T) {
 		for i := range kernel.OpenAlarms.Most + 20 {
 			list = append(list, flaky(jobs.Key(fmt.Sprintf("job%03d", i)), &bad))
 		}
-		h.worker(worker.Config{Slots: 200}, list...)
+		h.worker(worker.Config{Slots: 300}, list...)
+		h.worker(worker.Config{App: "modest"}, flaky("modest", &bad))
+		fail := func(key jobs.Key) { h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: key}) }
 		for i := range list {
-			h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: jobs.Key(fmt.Sprintf("job%03d", i))})
+			fail(jobs.Key(fmt.Sprintf("job%03d", i)))
 		}
 		time.Sleep(5 * time.Minute)
-		if open := h.alarms(metastore.OpenAlarm); len(open) != kernel.OpenAlarms.Most {
-			t.Errorf("%d alarms are open", len(open))
+		half := kernel.OpenAlarms.Most / 2
+		if open := h.alarms(metastore.OpenAlarm); len(open) != half {
+			t.Errorf("%d alarms of one app are open, want %d", len(open), half)
 		}
-		if n := len(p.heard()); n != kernel.OpenAlarms.Most {
+		fail("modest")
+		time.Sleep(5 * time.Minute)
+		if open := h.alarms(metastore.OpenAlarm); len(open) != half+1 || open[0].Job != "modest" {
+			t.Errorf("%d alarms are open with that of another app, want %d", len(open), half+1)
+		}
+		if n := len(p.heard()); n != half+1 {
 			t.Errorf("people heard of %d", n)
 		}
 		h.must(kernel.DropAlarmRule{Name: "failed"})

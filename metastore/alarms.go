@@ -111,11 +111,11 @@ func (c *change) setAlarmRule(k kernel.SetAlarmRule) error {
 		return kernel.Exhausted(kernel.BoundAlarmRules, "too many alarm rules: %d are allowed (rule %s)", kernel.MaxAlarmRules, want.Name)
 	}
 	before, after := ruleFields(was), ruleFields(&want)
-	if want.By, want.Edited, want.Open = c.env.Actor, c.at, 0; was != nil {
+	if want.By, want.Edited, want.Open, want.OpenOf = c.env.Actor, c.at, 0, nil; was != nil {
 		if was.Kind != want.Kind {
 			return kernel.Refuse(jobs.Conflict, "alarm rule %s is of kind %s, not %s: delete it first, or choose another name", want.Name, was.Kind, want.Kind)
 		}
-		if want.Open = was.Open; string(before.json()) == string(after.json()) {
+		if want.Open, want.OpenOf = was.Open, was.OpenOf; string(before.json()) == string(after.json()) {
 			c.effect.Existing = true
 			return nil
 		}
@@ -228,7 +228,7 @@ func (c *change) raise(r *kernel.AlarmRule, f finding) {
 	next.Last, next.Text, next.Run, next.Succeeded = c.at, f.text, f.run, time.Time{}
 	next.Count += f.n
 	if next.Pending && next.Count >= uint64(max(1, r.InRow)) {
-		if s := c.alarmSettings(); s.Rule(r.Name).Open >= kernel.OpenAlarms.Most {
+		if now := c.alarmSettings().Rule(r.Name); !kernel.OpenAlarms.Room(now.OpenOfApp(f.app), now.Open) {
 			if a != nil { // it waits for room
 				c.tx.Put(&next)
 			}
@@ -241,7 +241,7 @@ func (c *change) raise(r *kernel.AlarmRule, f finding) {
 		c.changeAlarms(func(s *kernel.AlarmSettings) {
 			s.Last++
 			next.N = s.Last
-			s.Rule(r.Name).Open++
+			s.Rule(r.Name).Count(f.app, 1)
 		})
 	}
 	c.tx.Put(&next)
@@ -319,8 +319,8 @@ func (c *change) endAlarm(k kernel.EndAlarm) error {
 	next.Ended, next.Why = c.at, k.Why
 	c.tx.Put(&next)
 	c.changeAlarms(func(s *kernel.AlarmSettings) {
-		if r := s.Rule(k.Rule); r != nil && r.Open > 0 {
-			r.Open--
+		if r := s.Rule(k.Rule); r != nil {
+			r.Count(a.App, -1)
 		}
 	})
 	if c.byPerson() {

@@ -76,7 +76,44 @@ type AlarmRule struct {
 	By      string
 	Edited  time.Time
 
-	Open int // alarms of the rule that have not ended
+	Open   int        // alarms of the rule that have not ended
+	OpenOf []AppCount // the same by app, without those that have none
+}
+
+// AppCount is how many things are an app's.
+type AppCount struct {
+	App string
+	N   int
+}
+
+// OpenOfApp returns how many alarms of the rule that have not ended are an app's.
+func (r *AlarmRule) OpenOfApp(app string) int {
+	if i, ok := r.findApp(app); ok {
+		return r.OpenOf[i].N
+	}
+	return 0
+}
+
+func (r *AlarmRule) findApp(app string) (int, bool) {
+	return slices.BinarySearchFunc(r.OpenOf, app, func(c AppCount, app string) int { return strings.Compare(c.App, app) })
+}
+
+// Count adds n open alarms of an app; there are never fewer than none.
+func (r *AlarmRule) Count(app string, n int) {
+	r.Open = max(0, r.Open+n)
+	i, ok := r.findApp(app)
+	r.OpenOf = slices.Clone(r.OpenOf) // rows are shared
+	switch {
+	case ok && r.OpenOf[i].N+n > 0:
+		r.OpenOf[i].N += n
+	case ok:
+		r.OpenOf = slices.Delete(r.OpenOf, i, i+1)
+	case n > 0:
+		r.OpenOf = slices.Insert(r.OpenOf, i, AppCount{app, n})
+	}
+	if len(r.OpenOf) == 0 {
+		r.OpenOf = nil
+	}
 }
 
 // Quiet is hours of each day, such as 22:00 to 07:00. The zero value is none.
@@ -485,12 +522,16 @@ func wireAlarmRule(c *coder, r *AlarmRule) {
 	text(c, &r.By)
 	c.time(&r.Edited)
 	signed(c, &r.Open)
+	list(c, &r.OpenOf, 2, func(c *coder, a *AppCount) {
+		text(c, &a.App)
+		signed(c, &a.N)
+	})
 }
 
 func wireAlarmSettings(c *coder, s *AlarmSettings) {
 	text(c, &s.Tenant)
 	list(c, &s.Targets, 7, wireAlarmTarget)
-	list(c, &s.Rules, 17, wireAlarmRule)
+	list(c, &s.Rules, 18, wireAlarmRule)
 	number(c, &s.Last)
 }
 

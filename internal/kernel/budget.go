@@ -23,9 +23,8 @@ const seenAsRefused = "sender; log, metric, overview"
 // Budgets of which code reads how large they are.
 var (
 	// OpenAlarms are the alarms of one rule that are open.
-	OpenAlarms = Budget{Name: "open alarms of a rule", Most: 100, Owner: "none",
-		Lacks: "failing jobs of one app fill a rule's 100 alarms; a rule for each app has its own",
-		Test:  "controlplane.TestAlarmsAreBounded"}
+	OpenAlarms = Budget{Name: "open alarms of a rule", Most: 200, Owner: "tenant, app", Share: "what is left of 200",
+		Beyond: "nothing new is raised", Seen: "page Alarms", Test: "controlplane.TestAlarmsAreBounded"}
 	// AlarmMessages are the messages of alarms that are under way.
 	AlarmMessages = Budget{Name: "alarm messages under way", Most: 16, Owner: "target",
 		Share: "one; of the server 16", Lacks: "16 slow targets of one tenant delay the others by up to 15 s"}
