@@ -37,8 +37,9 @@ type Group struct {
 const (
 	// large is the part of a full commit that does not wait for the one in flight.
 	large = 8
-	// maxQueued is how many full commits may wait. More wait only when commits stall, as while a disk hangs.
-	maxQueued = 16
+	// maxQueued is how many full commits may wait, half of them of one tenant (kernel.Room). More wait only when commits
+	// stall, as while a disk hangs.
+	maxQueued = 32
 	// fairPart is a tenant's part of a commit while several have commands, which they do until only one has had any for
 	// fairFor.
 	fairPart = 32
@@ -49,6 +50,7 @@ const (
 type queue struct {
 	tenant jobs.Tenant
 	shares []*share
+	size   int // commands
 }
 
 // share is one caller's commands.
@@ -95,10 +97,12 @@ func (g *Group) Apply(ctx context.Context, batch []kernel.Envelope) []Result {
 	}
 	s := &share{batch: batch, done: make(chan struct{})}
 	g.mu.Lock()
-	if limit := maxQueued * g.most; g.size >= limit {
-		waiting := g.size
+	if own, limit := g.waiting(batch[0].Tenant), maxQueued*g.most; !kernel.Room(own, g.size, limit) {
+		all := g.size
 		g.mu.Unlock()
-		return Refused(batch, kernel.Exhausted(kernel.BoundCommitQueue, "not done: %d commands wait to be committed, the limit is %d: the store is slow or stalled; try again", waiting, limit))
+		return Refused(batch, kernel.Exhausted(kernel.BoundCommitQueue,
+			"not done: %d commands wait to be committed, %d of them of tenant %s, and the limit of all is %d: "+
+				"the store is slow or stalled; try again", all, own, batch[0].Tenant, limit))
 	}
 	g.enqueue(s)
 	_, most := g.limit()
@@ -149,12 +153,29 @@ func (g *Group) enqueue(s *share) {
 		g.shared = now
 	}
 	g.last.tenant, g.last.at = tenant, now
-	at := slices.IndexFunc(g.queues, func(l *queue) bool { return l.tenant == tenant })
-	if at < 0 {
-		at = len(g.queues)
-		g.queues = append(g.queues, &queue{tenant: tenant})
+	l := g.queueOf(tenant)
+	if l == nil {
+		l = &queue{tenant: tenant}
+		g.queues = append(g.queues, l)
 	}
-	g.queues[at].shares = append(g.queues[at].shares, s)
+	l.shares = append(l.shares, s)
+	l.size += len(s.batch)
+}
+
+// queueOf returns the queue of a tenant; nil = none of its commands wait.
+func (g *Group) queueOf(tenant jobs.Tenant) *queue {
+	if at := slices.IndexFunc(g.queues, func(l *queue) bool { return l.tenant == tenant }); at >= 0 {
+		return g.queues[at]
+	}
+	return nil
+}
+
+// waiting returns how many commands of a tenant wait.
+func (g *Group) waiting(tenant jobs.Tenant) int {
+	if l := g.queueOf(tenant); l != nil {
+		return l.size
+	}
+	return 0
 }
 
 // takeBack removes a share of which no commit has a part: its caller has gone.
@@ -168,6 +189,7 @@ func (g *Group) takeBack(s *share) bool {
 		if at := slices.Index(l.shares, s); at >= 0 {
 			l.shares = slices.Delete(l.shares, at, at+1)
 			g.size -= len(s.batch)
+			l.size -= len(s.batch)
 			if len(l.shares) == 0 {
 				g.queues = slices.Delete(g.queues, i, i+1)
 			}
@@ -254,6 +276,7 @@ func (l *queue) take(pieces *[]piece, most int, split bool) (size int) {
 	}
 	clear(l.shares[len(left):])
 	l.shares = left
+	l.size -= size
 	return size
 }
 

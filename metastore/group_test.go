@@ -144,6 +144,45 @@ func TestGroupPassesOnWhatCallersDidNotWaitFor(t *testing.T) {
 	})
 }
 
+// While commits stall, a tenant that sends without end is refused, and others are not.
+func TestAFullQueueHasRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const most = 10
+		hangs := make(chan struct{})
+		g := NewGroup(most, 1, func(batch []kernel.Envelope) []Result {
+			<-hangs
+			return make([]Result, len(batch))
+		})
+		send := func(tenant jobs.Tenant) <-chan error {
+			answer := make(chan error, 1)
+			batch := letters("", 1)
+			batch[0].Tenant = tenant
+			patience, cancel := context.WithTimeout(t.Context(), time.Minute)
+			go func() { defer cancel(); answer <- g.Apply(patience, batch)[0].Err }()
+			synctest.Wait()
+			return answer
+		}
+		var greedy []<-chan error
+		for range 2 * maxQueued * most {
+			greedy = append(greedy, send("greedy"))
+		}
+		modest := send("modest")
+		close(hangs)
+		if err := <-modest; err != nil {
+			t.Errorf("the request of another tenant: %v", err)
+		}
+		refused := 0
+		for _, answer := range greedy {
+			if err := <-answer; kernel.BoundReached(err) == kernel.BoundCommitQueue {
+				refused++
+			}
+		}
+		if want := 2*maxQueued*most - maxQueued*most/2; refused < want-1 || refused > want {
+			t.Errorf("%d requests of the greedy tenant are refused, want %d", refused, want)
+		}
+	})
+}
+
 // While a commit stalls, as on a disk that hangs, the queue is bounded, and shares without a waiting caller are not
 // committed.
 func TestGroupIsBounded(t *testing.T) {
@@ -168,11 +207,11 @@ func TestGroupIsBounded(t *testing.T) {
 		}
 		underWay := apply(patience, "under way", 1)
 		var waiting []<-chan error
-		for range maxQueued {
+		for range maxQueued / 2 {
 			waiting = append(waiting, apply(patience, "gave up", most))
 		}
 		err := <-apply(patience, "too many", 1)
-		if jobs.CodeOf(err) != jobs.Exhausted || !strings.Contains(err.Error(), "160 commands wait to be committed, the limit is 160") {
+		if jobs.CodeOf(err) != jobs.Exhausted || !strings.Contains(err.Error(), "160 commands wait to be committed, 160 of them") {
 			t.Errorf("one too many is answered %v", err)
 		}
 		time.Sleep(time.Minute)

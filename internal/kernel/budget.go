@@ -15,7 +15,10 @@ type Budget struct {
 
 // Room reports whether an owner that has own of the used places may have another one: no owner has more than are left.
 // So one owner alone gets half, two greedy ones get a third each, and another one still finds a place.
-func (b *Budget) Room(own, used int) bool { return own < b.Most-used }
+func (b *Budget) Room(own, used int) bool { return Room(own, used, b.Most) }
+
+// Room is Budget.Room of a budget whose size is configured.
+func Room(own, used, most int) bool { return own < most-used }
 
 // Refused requests are counted by bound and tenant, and shown so.
 const seenAsRefused = "sender; log, metric, overview"
@@ -52,9 +55,9 @@ var Budgets = []*Budget{
 		Lacks: "limits of waiting runs and bytes bound who fills it; at the limit, all are refused until runs have ended"},
 	{Name: "jobs", Named: "jobs jobs-per-app limits.jobs-per-app", Owner: "tenant, app", Share: "maxJobs; 10,000",
 		Beyond: "new ones are refused", Seen: seenAsRefused, Test: "embed.TestJobsAndWaitingRunsAreBounded"},
-	{Name: "commands that wait for a commit", Named: "commit-queue metastore.maxQueued", Owner: "none",
-		Beyond: "refused", Seen: seenAsRefused,
-		Lacks: "one tenant can fill the queue while the store is slow; others are refused, and try again"},
+	{Name: "commands that wait for a commit", Named: "commit-queue metastore.maxQueued", Owner: "tenant",
+		Share: "what is left of 32 full commits", Beyond: "refused", Seen: seenAsRefused,
+		Test: "metastore.TestAFullQueueHasRoomForOthers"},
 	{Name: "places in a commit", Owner: "tenant", Share: "32 before it is another's turn",
 		Beyond: "wait for the next commit", Seen: "sender, as time", Test: "metastore.TestGroupTakesTurns"},
 	{Name: "starts on workers", Named: "controlplane.startMost assign.commitsAtOnce", Owner: "tenant, app",
