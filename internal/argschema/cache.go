@@ -24,11 +24,11 @@ func (e *Error) Error() string { return fmt.Sprintf("%.200s: %v", e.Path(), e.Er
 // Unwrap returns why; it is jobs.BadInput.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Cache checks arguments by schemas, and keeps compiled schemas: compiling takes longer than a check. The zero value
-// works.
+// Cache checks arguments by schemas, and keeps compiled schemas: compiling takes longer than a check. A large schema
+// takes seconds, for which callers with other schemas do not wait. The zero value works.
 type Cache struct {
 	mu sync.Mutex
-	by map[string]func([]byte) (string, error)
+	by map[string]func() func([]byte) (string, error)
 }
 
 // maxSchemas bounds the compiled schemas of a Cache. Most schedulers have fewer jobs with arguments.
@@ -45,16 +45,17 @@ func (c *Cache) Check(schema, args []byte) error {
 	return nil
 }
 
+// of returns the check of a schema, which its first caller compiles.
 func (c *Cache) of(schema []byte) func([]byte) (string, error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	check, known := c.by[string(schema)]
+	compiled, known := c.by[string(schema)]
 	if !known {
 		if len(c.by) >= maxSchemas || c.by == nil {
-			c.by = map[string]func([]byte) (string, error){}
+			c.by = map[string]func() func([]byte) (string, error){}
 		}
-		check = Checker(schema)
-		c.by[string(schema)] = check
+		compiled = sync.OnceValue(func() func([]byte) (string, error) { return Checker(schema) })
+		c.by[string(schema)] = compiled
 	}
-	return check
+	c.mu.Unlock()
+	return compiled()
 }

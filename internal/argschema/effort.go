@@ -53,11 +53,15 @@ func (m *measure) node(v any) int {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, part := range v {
-			sum = min(endless, sum+m.member(name, part))
+			if sum = min(endless, sum+m.member(name, part)); sum > maxParts {
+				return endless // to measure the rest could take seconds
+			}
 		}
 	case []any:
 		for _, part := range v {
-			sum = min(endless, sum+m.node(part))
+			if sum = min(endless, sum+m.node(part)); sum > maxParts {
+				return endless
+			}
 		}
 	}
 	return sum
@@ -81,7 +85,9 @@ func (m *measure) member(name string, v any) int {
 		sum := 0
 		if of, ok := v.(map[string]any); ok {
 			for text := range of {
-				sum = min(endless, sum+pattern(text))
+				if sum = min(endless, sum+pattern(text)); sum > maxParts {
+					return endless
+				}
 			}
 		}
 		return min(endless, sum+m.node(v))
