@@ -8,14 +8,21 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/pool"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
 // server answers the calls of a service.
 type server struct {
-	end *end
-	ctx context.Context
-	fn  bus.Handler
+	end   *end
+	ctx   context.Context
+	calls *pool.Pool[call]
+}
+
+type call struct {
+	from     bus.Principal
+	request  []byte
+	answered chan<- answer
 }
 
 type answer struct {
@@ -31,8 +38,19 @@ func (e *end) Serve(ctx context.Context, service string, fn bus.Handler) error {
 		return err
 	}
 	h := e.hub
-	s := &server{end: e, fn: fn}
+	s := &server{end: e}
+	s.calls = pool.New(func(c call) {
+		data, err := fn(s.ctx, c.from, c.request)
+		if err == nil && len(data) > limit {
+			err = kernel.Invalid("the answer of %s has %d bytes: the limit is %d", service, len(data), limit)
+		}
+		if err != nil {
+			data = nil
+		}
+		c.answered <- answer{bytes.Clone(data), carried(err)}
+	})
 	s.ctx = e.lasting(ctx, func() {
+		s.calls.Dismiss()
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		h.servers[service] = slices.DeleteFunc(h.servers[service], func(other *server) bool { return other == s })
@@ -58,16 +76,7 @@ func (e *end) Call(ctx context.Context, service string, request []byte) ([]byte,
 		return nil, fmt.Errorf("call %s: %w", service, bus.ErrNoReceiver)
 	}
 	answered := make(chan answer, 1)
-	go func(request []byte) {
-		data, err := s.fn(s.ctx, e.as, request)
-		if err == nil && len(data) > limit {
-			err = kernel.Invalid("the answer of %s has %d bytes: the limit is %d", service, len(data), limit)
-		}
-		if err != nil {
-			data = nil
-		}
-		answered <- answer{bytes.Clone(data), carried(err)}
-	}(bytes.Clone(request))
+	s.calls.Call(call{e.as, bytes.Clone(request), answered})
 	select {
 	case a := <-answered:
 		return a.data, a.err
