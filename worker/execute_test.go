@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-scheduler/carillon/bus"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
+	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/worker"
 )
@@ -73,7 +74,7 @@ func TestHoweverAHandlerEnds(t *testing.T) {
 		{"returns an error that panics", func(context.Context, json.RawMessage) error { return unspeakable{} }, jobs.Terminated, kernel.ByError, []string{"panic: no text"}, kernel.OutcomeError},
 		{"starts many goroutines", func(context.Context, json.RawMessage) error {
 			var wg sync.WaitGroup
-			for range 20_000 {
+			for range tests.Size(2_000, 20_000, 20_000) {
 				wg.Go(func() { time.Sleep(time.Second) })
 			}
 			wg.Wait()

@@ -22,7 +22,7 @@ func TestPackCarriesEveryField(t *testing.T) {
 		}
 	}
 	check(&Definition{})
-	for seed := range uint64(tests.Size(100, 150, 1000)) {
+	for seed := range uint64(tests.Size(30, 150, 1000)) {
 		full := filled[Definition](seed)
 		check(&full)
 		for i := range reflect.TypeFor[Definition]().NumField() { // without each field, and with it alone
@@ -54,7 +54,7 @@ func TestPackedRunCarriesEveryField(t *testing.T) {
 		}
 	}
 	check(&Run{})
-	for seed := range uint64(tests.Size(300, 400, 3000)) {
+	for seed := range uint64(tests.Size(100, 400, 3000)) {
 		full := filled[Run](seed)
 		check(&full)
 		for i := range reflect.TypeFor[Run]().NumField() { // without each field, and with it alone
@@ -105,7 +105,7 @@ func TestParcel(t *testing.T) {
 		t.Errorf("stubs:\nwrote %+v\nread  %+v", p.Stubs, back.Stubs)
 	}
 	random := rand.New(rand.NewPCG(1, 2))
-	for range tests.Size(2000, 3000, 20_000) { // whatever is in it: no panic
+	for range tests.Size(500, 3000, 20_000) { // whatever is in it: no panic
 		damaged := slices.Clone(b)
 		for range 1 + random.IntN(3) {
 			damaged[random.IntN(len(damaged))] ^= byte(1 << random.IntN(8))
