@@ -31,6 +31,9 @@ func (c *change) configure(k kernel.Configure) error {
 		{kernel.FieldTriggeredDebug, k.TriggeredDebug, g.File.TriggeredDebug, &g.TriggeredDebug}} {
 		on := m.mode.On
 		if follow(c, &g, m.name, &on, m.set, valueOr(m.file)); on != m.mode.On {
+			if !on && m.mode == &g.RecurringDebug {
+				g.Silenced(kernel.MissedDebug, m.mode.At, c.at)
+			}
 			*m.mode = kernel.Debug{On: on, By: c.env.Actor, At: c.at, Discard: k.Discard && !on}
 		}
 	}

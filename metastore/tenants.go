@@ -164,6 +164,9 @@ func (c *change) suspendTenant(k kernel.SuspendTenant) error {
 		return nil
 	}
 	g := *row
+	if !k.On {
+		g.Silenced(kernel.MissedSuspended, was.Suspended.At, c.at)
+	}
 	g.Tenancy.Suspended = kernel.Debug{On: k.On, By: c.env.Actor, At: c.at}
 	c.tenancy(&g)
 	c.audit(tenantTarget(k.Name), fields{"suspended": !k.On}, fields{"suspended": k.On})

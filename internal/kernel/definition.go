@@ -235,7 +235,8 @@ type Definition struct {
 	BundleFields []string
 }
 
-// Silence is a time in which a job was paused or disabled. Due times after From and before Until are decided by it.
+// Silence is a time in which a job was paused or disabled, or the jobs of a tenant were silent. Due times after From and
+// before Until are decided by it.
 type Silence struct {
 	Why         Reason
 	From, Until time.Time
@@ -369,24 +370,27 @@ func (d *Definition) Idle(g *Global, at time.Time) bool {
 	return d.Policy.Disabled || g.Tenancy.Suspended.On || g.RecurringDebug.On || d.Holds(at)
 }
 
-// Silent returns why a due time of the job becomes part of a ledger range ("" = it fires).
+// Silent returns why a due time of the job becomes part of a ledger range ("" = it fires). Of several reasons, the first
+// here counts, whether it lasts or has ended.
 func (d *Definition) Silent(g *Global, due time.Time) Reason {
-	switch p := d.Paused; {
-	case d.Policy.Disabled:
+	p, suspended, debug := d.Paused, g.Tenancy.Suspended, g.RecurringDebug
+	switch {
+	case d.Policy.Disabled || d.was(g, MissedDisabled, due):
 		return MissedDisabled
-	case g.Tenancy.Suspended.On && due.After(g.Tenancy.Suspended.At):
+	case suspended.On && due.After(suspended.At) || d.was(g, MissedSuspended, due):
 		return MissedSuspended
-	case p != nil && due.After(p.At) && (p.Until.IsZero() || due.Before(p.Until)):
+	case p != nil && due.After(p.At) && (p.Until.IsZero() || due.Before(p.Until)) || d.was(g, MissedPaused, due):
 		return MissedPaused
-	case g.RecurringDebug.On && due.After(g.RecurringDebug.At):
+	case debug.On && due.After(debug.At) || d.was(g, MissedDebug, due):
 		return MissedDebug
 	}
-	for _, s := range d.Silences {
-		if due.After(s.From) && due.Before(s.Until) {
-			return s.Why
-		}
-	}
 	return ""
+}
+
+// was reports whether a due time lies in a silence that has ended.
+func (d *Definition) was(g *Global, why Reason, due time.Time) bool {
+	in := func(s Silence) bool { return s.Why == why && due.After(s.From) && due.Before(s.Until) }
+	return slices.ContainsFunc(d.Silences, in) || slices.ContainsFunc(g.Silences, in)
 }
 
 // builtin returns the built-in settings.

@@ -59,6 +59,16 @@ type Global struct {
 
 	// Purged is the time up to which finished runs of all jobs were purged by hand.
 	Purged time.Time
+
+	// Silences are the last debug modes of recurring jobs and suspensions that ended, oldest first: due times in them may
+	// be undecided.
+	Silences []Silence
+}
+
+// Silenced remembers a debug mode or a suspension that ends at a time.
+func (g *Global) Silenced(why Reason, from, until time.Time) {
+	g.Silences = append(slices.Clip(g.Silences), Silence{why, from, until})
+	g.Silences = g.Silences[max(0, len(g.Silences)-MaxUndecided):]
 }
 
 // DebugOf returns the debug mode of a kind of job.

@@ -366,6 +366,7 @@ func wireGlobal(c *coder, g *Global) {
 		text(c, &m.By)
 		c.time(&m.At)
 	})
+	list(c, &g.Silences, 3, wireSilence)
 }
 
 func wireFile(c *coder, f *File) {
