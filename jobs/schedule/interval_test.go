@@ -174,3 +174,17 @@ func TestIntervalsNearTheEnds(t *testing.T) {
 		}
 	}
 }
+
+// The first due time of a period is the instant that was named, also where its wall time occurs twice.
+func TestFirstDueTimeInADoubledHour(t *testing.T) {
+	first := time.Date(2026, 10, 25, 1, 30, 0, 0, time.UTC) // 02:30 in Berlin, on the second pass
+	s, err := Parse(Spec{Expr: "P1D", Zone: "Europe/Berlin", Anchor: first.Add(-3 * time.Hour), Due: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due, _ := s.Next(first.Add(-3 * time.Hour))
+	next, _ := s.Next(due)
+	if !due.Equal(first) || !next.Equal(first.Add(24*time.Hour)) {
+		t.Errorf("due at %v and %v, want %v and a day later", due, next, first)
+	}
+}

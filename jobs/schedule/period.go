@@ -41,6 +41,9 @@ func (p period) next(after time.Time) (time.Time, bool) {
 
 // at returns the k-th due time.
 func (p period) at(k int64) time.Time {
+	if k == 0 {
+		return p.anchor // an instant was named, and its wall time may occur twice
+	}
 	return time.Unix(p.zone.resolve(p.local(k))+k*p.seconds, int64(p.anchor.Nanosecond())).UTC()
 }
 
