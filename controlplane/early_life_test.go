@@ -2,6 +2,8 @@ package controlplane_test
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -62,6 +64,30 @@ func TestEarlyAndChanges(t *testing.T) {
 					t.Errorf("%d runs, ledger %v; want %v and %q", len(runs), ranges, tt.runs, tt.why)
 				}
 			})
+		})
+	}
+}
+
+// A run that began early ends, and an edit has the next due time, which counts from that, come at the one of the run: by
+// another delay, or by cron. It has its record: a pause over it adds none.
+func TestEarlyAndAnotherDelay(t *testing.T) {
+	for to, want := range map[string]time.Duration{"86s after end": 22*time.Second + 2*86*time.Second, "48 1-59 * * * *": 168 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			h := newFixture(t)
+			defer h.close()
+			began := time.Now().UTC()
+			h.worker(worker.Config{Slots: 9}, jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { time.Sleep(9 * time.Second); return nil }),
+				jobs.Options{Key: "report", Every: 108 * time.Second, AfterEnd: true, Early: 95 * time.Second}))
+			time.Sleep(30 * time.Second) // the run of 00:01:48 has ended after 22 s, and the next one is due at 00:02:10
+			h.must(kernel.Pause{Key: "report"})
+			h.must(kernel.Edit{Key: "report", Set: kernel.Settings{Schedule: &to, Early: new(time.Duration(0))}})
+			time.Sleep(82 * time.Second)
+			h.must(kernel.Resume{Key: "report"})
+			time.Sleep(want - 111*time.Second)
+			runs, ranges := h.records("report")
+			if len(runs) != 2 || len(ranges) != 0 || runs[began.Add(108*time.Second)] == nil || runs[began.Add(want)] == nil {
+				t.Errorf("%s: runs %v, %d ranges; want those of 00:01:48 and of %v", to, slices.Collect(maps.Keys(runs)), len(ranges), want)
+			}
 		})
 	}
 }

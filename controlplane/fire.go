@@ -245,10 +245,15 @@ func decide(e *entry, g *kernel.Global, c *schedule.Calendars, now time.Time) (k
 func begun(d *kernel.Definition) func(due time.Time) bool {
 	schedules := make([]*schedule.Schedule, len(d.Ahead))
 	for i, e := range d.Ahead {
-		schedules[i], _ = timetable.Schedule(d.With(e))
+		if was := d.With(e); !was.FixedDelay() { // of which the last one was the only one
+			schedules[i], _ = timetable.Schedule(was)
+		}
 	}
 	return func(due time.Time) bool {
 		for i, e := range d.Ahead {
+			if due.Equal(e.Decided) {
+				return true
+			}
 			if s := schedules[i]; s != nil && due.After(e.Until) && !due.After(e.Decided) {
 				if at, ok := s.Next(due.Add(-1)); ok && at.Equal(due) {
 					return true

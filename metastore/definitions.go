@@ -61,6 +61,9 @@ func (c *change) reschedule(d, before *kernel.Definition) {
 		return
 	}
 	if before.Cursor.After(c.at) { // a due time whose run began early stays decided, those of the new schedule are not
+		if before.FixedDelay() && d.FixedDelay() {
+			return // but they are later if they count from the end of that run
+		}
 		ahead := before.Earlier(c.at)
 		ahead.Decided = before.Cursor
 		d.Ahead = append(slices.Clip(before.Ahead), ahead)
