@@ -9,6 +9,7 @@ import (
 	"github.com/oklog/run"
 
 	"github.com/carillon-scheduler/carillon/bus"
+	"github.com/carillon-scheduler/carillon/internal/episode"
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/sabotage"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -70,6 +71,10 @@ func (cp *ControlPlane) lead(ctx context.Context, term uint64) (err error) {
 	}
 	if err := load(ctx, cp.cfg.Store); err != nil {
 		return fmt.Errorf("load the job definitions: %w", err)
+	}
+	// Defaults that were changed while no node led apply to all that is decided from now on, as edits do.
+	if err := cp.refresh(ctx); err != nil { // the sweep tries again
+		cp.episodes.Failed(episode.Level(err), "", "jobs do not follow the defaults yet", "err", err)
 	}
 	cp.pulse.begin(term, cp.cfg.Clock.Now())
 	cp.missing = missing{}
