@@ -55,6 +55,10 @@ fuzz time="30s":
     go test ./jobs -run '^$' -fuzz FuzzDecodeEnvelopes -fuzztime {{time}}
     go test ./bus/natsbus -run '^$' -fuzz Fuzz -fuzztime {{time}}
 
+# random lives of jobs against the model of time: just lives 1h, or one of them: just lives 0s -life 394
+lives for="1h" *args:
+    go test -count=1 -timeout 0 -v ./controlplane -run 'TestLives$' -lives {{for}} {{args}}
+
 # real processes that are killed, frozen and disconnected, in the full length of docs/guarantees.md (half an hour)
 kill *args:
     CARILLON_TESTS=rough go test -count=1 -timeout 60m -v ./cmd/carillon/processtest {{args}}
