@@ -68,7 +68,8 @@ func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 	both(t, func(t *testing.T, url string) {
 		h, lead := historyOf(t, open(t, Config{URL: url}), 0)
 		lead(true)
-		const entries, each = 30, 200
+		const each = 200
+		entries := tests.Size[uint64](8, 30, 30)
 		var entry atomic.Uint64
 		var reading sync.WaitGroup
 		for range 2 {
@@ -84,7 +85,7 @@ func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 				}
 			})
 		}
-		for e := range uint64(entries) {
+		for e := range entries {
 			var part []*kernel.Run
 			for i := range each {
 				part = append(part, over(int(e)*each+i, time.Date(2026, 11, 26, 12, 0, int(e), 0, time.UTC)))
@@ -96,7 +97,7 @@ func TestHistoryIsReadWhileItIsWritten(t *testing.T) {
 			entry.Store(e + 1)
 		}
 		reading.Wait()
-		if got := pages(t, h, metastore.RunQuery{Tenant: "t", Limit: metastore.MaxPage}); len(got) != entries*each {
+		if got := pages(t, h, metastore.RunQuery{Tenant: "t", Limit: metastore.MaxPage}); len(got) != int(entries)*each {
 			t.Errorf("%d of %d runs", len(got), entries*each)
 		}
 	})

@@ -25,7 +25,7 @@ func TestListsAreThoseOfTheModel(t *testing.T) {
 		random := tests.Random(t)
 		begin := time.Date(2026, 11, 20, 15, 0, 0, 123_456_789, time.UTC)
 		var runs []*kernel.Run
-		for n := range 1500 {
+		for n := range tests.Size(500, 1500, 1500) {
 			run := over(n, begin.Add(time.Duration(n)*time.Minute))
 			run.Created = run.Ended.Add(-time.Duration(random.IntN(3)) * time.Hour)
 			run.Key = []jobs.Key{"a.one", "a.two", "b.one"}[random.IntN(3)]
@@ -60,7 +60,7 @@ func TestListsAreThoseOfTheModel(t *testing.T) {
 			set(&q)
 			return q
 		}
-		middle := runs[700].Created
+		middle := runs[len(runs)/2].Created
 		filters := []func(q *metastore.RunQuery){
 			func(q *metastore.RunQuery) {},
 			func(q *metastore.RunQuery) { q.Job = "a.two" },
