@@ -91,7 +91,7 @@ func TestOracleAtTransitions(t *testing.T) {
 	count := 0
 	for _, name := range transitionZones {
 		location := locationOf(name)
-		for _, transition := range some(random, transitions(location), tests.Size(10, 1, 1)) {
+		for _, transition := range some(random, transitions(location), tests.Size(25, 1, 1)) {
 			exprs := aroundClocks
 			if !tests.Rough() {
 				exprs = []string{exprs[random.IntN(len(exprs))]}
