@@ -37,7 +37,7 @@ func (h *workerProcess) checkExec(c *cobra.Command) error {
 			return usage("--%s is given with --exec: a worker runs HTTP jobs or commands, start one for each", name)
 		}
 	}
-	runner, err := execjob.New(func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) ([]byte, uint64, error) {
+	runner, err := execjob.New(func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) ([]byte, jobs.ID, error) {
 		return h.definitions(ctx, tenant, key)
 	}, h.commands)
 	if err != nil {
@@ -67,11 +67,11 @@ func (h *workerProcess) commandsLine() string {
 
 // commandsOf reads commands from the jobs' definitions.
 func commandsOf(store metastore.Reader) execjob.Source {
-	return func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) ([]byte, uint64, error) {
+	return func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) ([]byte, jobs.ID, error) {
 		d, err := store.Definition(ctx, tenant, key)
 		if err != nil {
-			return nil, 0, err
+			return nil, jobs.ID{}, err
 		}
-		return d.Policy.Exec, d.Revision, nil
+		return d.Policy.Exec, d.UID, nil
 	}
 }

@@ -350,33 +350,51 @@ func alive(pid int) bool {
 	return n == 0 || err != nil
 }
 
-// A command is remembered for the job that has it, and not for another one of its key: that of another tenant, or one
-// that was created when the former job, or its whole tenant, had been deleted.
+// A command is that of the job as it is now, also if a store that was restored gives its revision again, and never that
+// of another job of its key: of another tenant, or one that was created when the former job had been deleted. A run that
+// outlives its job has the last command that was read. One whose command cannot be read now waits.
 func TestCommandOfASuccessor(t *testing.T) {
-	command := `{"argv":["echo","former"]}`
-	r, err := New(func(context.Context, jobs.Tenant, jobs.Key) ([]byte, uint64, error) { return []byte(command), 7, nil }, everything)
+	type read struct {
+		raw string
+		job jobs.ID
+		err error
+	}
+	var now read
+	r, err := New(func(context.Context, jobs.Tenant, jobs.Key) ([]byte, jobs.ID, error) {
+		return []byte(now.raw), now.job, now.err
+	}, everything)
 	if err != nil {
 		t.Fatal(err)
 	}
-	says := func(at jobs.AttemptInfo) string {
-		c, err := r.command(t.Context(), at)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c.Argv[1]
-	}
+	said := func(text string) string { return `{"argv":["echo","` + text + `"]}` }
 	at := jobs.AttemptInfo{Tenant: "acme", Key: "backup", Job: jobs.ID{1}, Revision: 7}
-	says(at)
-	command = `{"argv":["echo","its own"]}`
-	if got := says(at); got != "former" {
-		t.Errorf("the command of a revision is read again: %s", got)
-	}
 	successor, other := at, at
 	successor.Job, successor.Revision = jobs.ID{2}, 1
-	other.Tenant, other.Revision = "umbrella", 1
-	for _, at := range []jobs.AttemptInfo{successor, other} {
-		if got := says(at); got != "its own" {
-			t.Errorf("%+v runs the command %s", at, got)
+	other.Tenant, other.Job = "umbrella", jobs.ID{3}
+	gone := &outcome.Refusal[jobs.Code]{Code: jobs.NotFound, Text: "there is no job"}
+	for _, step := range []struct {
+		name string
+		read
+		at   jobs.AttemptInfo
+		want string // "" = none
+	}{
+		{"first", read{said("lost"), at.Job, nil}, at, "lost"},
+		{"restored, of the same revision", read{said("own"), at.Job, nil}, at, "own"},
+		{"away", read{err: &outcome.Refusal[jobs.Code]{Code: jobs.Unavailable, Text: "no node leads"}}, at, ""},
+		{"deleted", read{err: gone}, at, "own"},
+		{"created again", read{said("successor"), successor.Job, nil}, at, "own"},
+		{"its successor", read{said("successor"), successor.Job, nil}, successor, "successor"},
+		{"of another tenant", read{said("own"), at.Job, nil}, other, ""},
+		{"of another tenant, gone", read{err: gone}, other, ""},
+	} {
+		now = step.read
+		switch c, err := r.command(t.Context(), step.at); {
+		case step.want == "":
+			if snoozes := errors.Is(err, jobs.Snooze(unread)); err == nil || snoozes != (step.name == "away") {
+				t.Errorf("%s: %v, %v", step.name, c, err)
+			}
+		case err != nil || c.Argv[1] != step.want:
+			t.Errorf("%s: %v, %v, want %s", step.name, c, err, step.want)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package execjob
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/carillon-scheduler/carillon/execspec"
 	"github.com/carillon-scheduler/carillon/jobs"
@@ -38,8 +40,8 @@ type Config struct {
 	Cgroup string
 }
 
-// Source reads the command of a job, as it was saved, and the job's revision.
-type Source func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (raw []byte, revision uint64, err error)
+// Source reads the command of a job, as it was saved, and the ID of the job that has the key.
+type Source func(ctx context.Context, tenant jobs.Tenant, key jobs.Key) (raw []byte, job jobs.ID, err error)
 
 // Runner runs commands. It is safe for concurrent use.
 type Runner struct {
@@ -63,11 +65,11 @@ type identity struct {
 
 func identityOf(at jobs.AttemptInfo) identity { return identity{at.Tenant, at.Key, at.Job} }
 
-// known is the command of a job's revision.
+// known is the command of a job, as it was last read.
 type known struct {
-	revision uint64
-	command  *execspec.Command
-	err      error
+	raw     []byte
+	command *execspec.Command
+	err     error
 }
 
 // maxKnown bounds how many are remembered.
@@ -138,24 +140,35 @@ func (r *Runner) Run(ctx context.Context, args []byte) error {
 	return r.run(ctx, c, at, args, jobs.Log(ctx))
 }
 
-// command returns the command of a job. It is read again for a run of a newer revision.
+// unread is how long a run waits whose command cannot be read now. It uses up no retry.
+const unread = 5 * time.Second
+
+// command returns the command of a job as it is now. What is remembered is no substitute: a store that was restored gives
+// revisions again. It is for runs that outlive their job, which have the last one that was read.
 func (r *Runner) command(ctx context.Context, at jobs.AttemptInfo) (*execspec.Command, error) {
+	raw, job, err := r.source(ctx, at.Tenant, at.Key)
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	k, ok := r.known[identityOf(at)]
-	r.mu.Unlock()
-	if ok && k.revision >= at.Revision {
+	switch code := jobs.CodeOf(err); {
+	case code == jobs.Unavailable:
+		jobs.Log(ctx).Warn("the command of the job cannot be read now: the run waits", "err", err)
+		return nil, jobs.Snooze(unread)
+	case err == nil && job == at.Job:
+		if ok && bytes.Equal(k.raw, raw) {
+			return k.command, k.err
+		}
+	case ok && (err == nil || code == jobs.NotFound):
 		return k.command, k.err
-	}
-	raw, revision, err := r.source(ctx, at.Tenant, at.Key)
-	if err != nil {
+	case err == nil:
+		return nil, jobs.NoRetry(fmt.Errorf("job %s of this run was deleted, and another one has its key", at.Key))
+	default:
 		return nil, fmt.Errorf("read the job's definition: %w", err)
 	}
-	k = known{revision: revision}
+	k = known{raw: raw}
 	if k.command, k.err = execspec.Parse(raw); k.err != nil {
 		k.err = jobs.NoRetry(k.err)
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if len(r.known) >= maxKnown {
 		clear(r.known)
 	}

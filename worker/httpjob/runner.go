@@ -1,6 +1,7 @@
 package httpjob
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -67,12 +68,12 @@ type identity struct {
 
 func identityOf(at jobs.AttemptInfo) identity { return identity{at.Tenant, at.Key, at.Job} }
 
-// known is what a job is to do, as of a revision.
+// known is what a job is to do, as it was last read.
 type known struct {
-	revision uint64
-	plan     *httpspec.Plan
-	err      error
-	hidden   []string // secrets that it names
+	raw    []byte
+	plan   *httpspec.Plan
+	err    error
+	hidden []string // secrets that it names
 }
 
 // maxPlans bounds how many are remembered.
@@ -120,20 +121,32 @@ func (c *Config) Check(app string, raw []byte) (place string, err error) {
 	return httpspec.CheckFor(raw, c.Services, c.Secrets, c.Variables)
 }
 
-// plan returns what a job is to do; without a plan if it is no HTTP job. It is read again for a run of a newer
-// revision.
+// unread is how long a run waits whose job cannot be read now. It uses up no retry.
+const unread = 5 * time.Second
+
+// plan returns what a job is to do now; without a plan if it is no HTTP job. What is remembered is no substitute: a store
+// that was restored gives revisions again. It is for runs that outlive their job, which do what was last read.
 func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
-	r.mu.Lock()
-	k, ok := r.plans[identityOf(at)]
-	r.mu.Unlock()
-	if ok && k.revision >= at.Revision {
-		return k, k.err
-	}
 	d, err := r.store.Definition(ctx, at.Tenant, at.Key)
-	if err != nil {
-		return k, fmt.Errorf("read the job's definition: %w", err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	k, ok := r.plans[identityOf(at)]
+	switch code := jobs.CodeOf(err); {
+	case code == jobs.Unavailable:
+		jobs.Log(ctx).Warn("the requests of the job cannot be read now: the run waits", "err", err)
+		return known{}, jobs.Snooze(unread)
+	case err == nil && d.UID == at.Job:
+		if ok && bytes.Equal(k.raw, d.Policy.HTTP) {
+			return k, k.err
+		}
+	case ok && (err == nil || code == jobs.NotFound):
+		return k, k.err
+	case err == nil:
+		return known{}, jobs.NoRetry(fmt.Errorf("job %s of this run was deleted, and another one has its key", at.Key))
+	default:
+		return known{}, fmt.Errorf("read the job's definition: %w", err)
 	}
-	k = known{revision: d.Revision}
+	k = known{raw: d.Policy.HTTP}
 	if !kernel.NoWork(d.Policy.HTTP) {
 		if k.plan, k.err = httpspec.Parse(d.Policy.HTTP); k.err != nil {
 			k.err = jobs.NoRetry(k.err)
@@ -141,8 +154,6 @@ func (r *Runner) plan(ctx context.Context, at jobs.AttemptInfo) (known, error) {
 			k.hidden = k.plan.Hidden(r.cfg.Secrets)
 		}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if len(r.plans) >= maxPlans {
 		clear(r.plans)
 	}
