@@ -251,19 +251,13 @@ func (a *API) seedDeclare(ctx context.Context, asker ops.Who, in *seedDocumentIn
 		return err
 	}
 	want := ops.Wanted{Key: key, Kind: kernel.Recurring, App: seedApp, Set: s}
-	if d.Active != nil && *d.Active == 0 {
-		want.Pause = seedPause // in the same commit: no due time comes in between
+	if d.Active != nil { // in the same commit: no due time comes in between
+		if want.Resume = *d.Active != 0; !want.Resume {
+			want.Pause = seedPause
+		}
 	}
-	if _, err := a.ops.Declare(ctx, asker, []ops.Wanted{want}, how); err != nil {
-		return err
-	}
-	if d.Active == nil || *d.Active == 0 {
-		return nil
-	}
-	if err := a.seedActivate(ctx, asker, key, *d.Active); err != nil {
-		return kernel.Refuse(jobs.Unknown, "the job was written, but active was not set: %v", err)
-	}
-	return nil
+	_, err = a.ops.Declare(ctx, asker, []ops.Wanted{want}, how)
+	return err
 }
 
 // seedPause is the reason of a pause by active.

@@ -19,7 +19,8 @@ type Wanted struct {
 	App  string      // the worker group that runs it; of an existing job: the same, or ""
 	Set  kernel.Settings
 
-	Pause string // why the job is paused from now on; "" = it is left as it is
+	Pause  string // why the job is paused from now on; "" = it is left as it is
+	Resume bool   // its pause ends before it changes, in the same commit: no due time of the change falls into the pause
 }
 
 // Planned is the planned change of a job.
@@ -221,6 +222,10 @@ func (o *Ops) plan(ctx context.Context, who Who, g *kernel.Global, w Wanted, how
 		return nil, kernel.Refuse(jobs.Conflict, "job %s belongs to app %s, and only its code can move it to another", w.Key, d.App)
 	default:
 		edit.IfRevision, edit.Restart = d.Revision, how.Restart
+		if w.Resume && d.Paused != nil {
+			commands = append(commands, kernel.Resume{Key: w.Key})
+			edit.IfRevision++
+		}
 		p.NextBefore = o.job(d, g, planNext).Next
 		var clears []string
 		if how.Prune != nil && (d.Bundle == how.Bundle || how.TakeOver) {

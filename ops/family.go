@@ -155,7 +155,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate L
 		}
 	}
 	for _, d := range family {
-		del := kernel.Delete{Key: d.Key}
+		del := kernel.Delete{Key: d.Key, IfRevision: d.Revision} // a child that has got another parent meanwhile stays
 		if d.Key == k.Key {
 			del.IfRevision = k.IfRevision
 		}

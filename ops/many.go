@@ -131,7 +131,7 @@ func (o *Ops) actionOf(who Who, m ManyJobs) (func(context.Context, *kernel.Defin
 		}, m.Resumption.check()
 	case DeleteJobs:
 		return func(ctx context.Context, d *kernel.Definition) error {
-			_, err := o.Delete(ctx, who, kernel.Delete{Key: d.Key}, m.Live)
+			_, err := o.Delete(ctx, who, kernel.Delete{Key: d.Key, IfRevision: d.Revision}, m.Live) // as it was selected
 			return err
 		}, nil
 	case TriggerJobs:

@@ -80,3 +80,70 @@ func TestWhatWasPartlyDone(t *testing.T) {
 		}
 	}
 }
+
+// between is a store in which something happens before the n-th commit.
+type between struct {
+	metastore.Store
+	commits int
+	at      int
+	happens func()
+}
+
+func (s *between) Apply(ctx context.Context, batch []kernel.Envelope) []metastore.Result {
+	if s.commits++; s.commits == s.at {
+		s.happens()
+	}
+	return s.Store.Apply(ctx, batch)
+}
+
+// A job that changes between the look and the commit is not deleted for what it was: one that has left the family, or
+// that the filter no longer selects.
+func TestWhatChangedMeanwhileIsNotDeleted(t *testing.T) {
+	for name, do := range map[string]func(*fixture, *ops.Ops) error{
+		"a family": func(d *fixture, o *ops.Ops) error {
+			_, err := o.DeleteFamily(d.t.Context(), ann, kernel.Delete{Key: "app.nightly"}, ops.FinishLiveRuns)
+			return err
+		},
+		"a filter": func(d *fixture, o *ops.Ops) error {
+			done, err := o.ManyJobs(d.t.Context(), ann, ops.ManyJobs{Action: ops.DeleteJobs, Filter: ops.JobQuery{Tag: "old"}, Live: ops.FinishLiveRuns})
+			if err == nil && done.Refused == 1 {
+				err = done.Why[0].Err
+			}
+			return err
+		},
+	} {
+		d := newFixture(t)
+		d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Parent: new("app.nightly"), Tags: new([]string{"old"})}})
+		store := &between{Store: d.store, at: 1, happens: func() {
+			d.apply(kernel.Edit{Key: "app.work", Set: kernel.Settings{Parent: new(""), Tags: new([]string{"kept"})}})
+		}}
+		err := do(d, ops.New(ops.Config{Store: store, Logs: d.logs, Now: func() time.Time { return d.now }}))
+		if jobs.CodeOf(err) != jobs.Stale {
+			t.Errorf("%s: %v", name, err)
+		}
+		if _, err := d.Job(t.Context(), ann, "app.work", 0); err != nil {
+			t.Errorf("%s: the job that has left it is deleted: %v", name, err)
+		}
+	}
+}
+
+// A declaration ends the pause of a job in the commit that changes it.
+func TestADeclarationResumesInOneCommit(t *testing.T) {
+	d := newFixture(t)
+	d.apply(kernel.Pause{Key: "app.often"})
+	store := &between{Store: d.store}
+	o := ops.New(ops.Config{Store: store, Logs: d.logs, Now: func() time.Time { return d.now }})
+	for range 2 {
+		want := ops.Wanted{Key: "app.often", Resume: true, Set: kernel.Settings{Retries: new(3)}}
+		if _, err := o.Declare(t.Context(), ann, []ops.Wanted{want}, ops.How{Restart: true}); err != nil {
+			t.Fatal(err)
+		}
+		job, err := d.Job(t.Context(), ann, "app.often", 0)
+		if err != nil || job.Paused != nil || job.Policy.Retries != 3 {
+			t.Fatalf("%+v, %v", job, err)
+		}
+	}
+	if store.commits != 2 {
+		t.Errorf("two declarations were %d commits", store.commits)
+	}
+}
