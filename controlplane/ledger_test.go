@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/internal/kernel"
 	"github.com/carillon-scheduler/carillon/internal/tests"
 	"github.com/carillon-scheduler/carillon/jobs"
+	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/worker"
 )
 
@@ -155,6 +156,84 @@ func TestPausedAndDisabledAndDebugLeaveRanges(t *testing.T) {
 				}
 				if m := h.ledger("tick"); len(m) != 1 || m[0].Reason != tt.why {
 					t.Errorf("ledger: %d ranges", len(m))
+				}
+			})
+		})
+	}
+}
+
+// What kept a job from running counts for the due times in that time, also if it ended before they were decided, because
+// no node led meanwhile.
+func TestSilencesThatEndBeforeADecision(t *testing.T) {
+	for why, c := range map[kernel.Reason]struct {
+		on, off       kernel.Command
+		fired, silent []int // hours of due times
+	}{
+		kernel.MissedPaused: {kernel.Pause{Key: "tick"}, kernel.Resume{Key: "tick"}, []int{1, 2, 5}, []int{3, 4}},
+		kernel.MissedDisabled: {kernel.Edit{Key: "tick", Set: kernel.Settings{Disabled: new(true)}},
+			kernel.Edit{Key: "tick", Set: kernel.Settings{Disabled: new(false)}}, []int{5}, []int{1, 2, 3, 4}},
+		kernel.MissedDebug:     {kernel.Configure{RecurringDebug: new(true)}, kernel.Configure{RecurringDebug: new(false)}, []int{1, 2, 5}, []int{3, 4}},
+		kernel.MissedSuspended: {kernel.SuspendTenant{Name: "acme", On: true}, kernel.SuspendTenant{Name: "acme"}, []int{1, 2, 5}, []int{3, 4}},
+	} {
+		t.Run(string(why), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := newFixture(t)
+				defer h.close()
+				h.must(kernel.SetTenant{Name: "acme", Create: true})
+				acme := in{h, "acme"}
+				var n atomic.Int64
+				hourly := jobs.Options{Cron: "0 0 * * * *", Misfire: jobs.MisfireAll, MaxConcurrency: jobs.None}
+				acme.worker("w", job("tick", hourly, &n))
+				do := func(k kernel.Command) {
+					t.Helper()
+					tenant := acme.tenant
+					if _, all := k.(kernel.SuspendTenant); all {
+						tenant = jobs.DefaultTenant
+					}
+					if r := h.full.Apply(h.ctx, []kernel.Envelope{{ID: jobs.NewID(time.Now()), Tenant: tenant, Actor: "person:ann", Command: k}})[0]; r.Err != nil {
+						t.Fatal(r.Err)
+					}
+				}
+				time.Sleep(30 * time.Minute)
+				h.stop()
+				time.Sleep(2 * time.Hour)
+				do(c.on)
+				time.Sleep(time.Hour)
+				do(c.off) // twice, with nothing due in between
+				do(c.on)
+				time.Sleep(time.Hour)
+				do(c.off)
+				time.Sleep(70 * time.Minute)
+				h.start()
+				time.Sleep(15 * time.Minute)
+				d, err := h.store.Definition(h.ctx, acme.tenant, "tick")
+				if err != nil {
+					t.Fatal(err)
+				}
+				ranges, err := h.store.Ledger(h.ctx, acme.tenant, d.UID, 100)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var silent, fired []int
+				for _, m := range ranges {
+					for at := m.From; !at.After(m.To); at = at.Add(time.Hour) {
+						silent = append(silent, at.Hour())
+					}
+					if m.Reason != why {
+						t.Errorf("%s to %s are %s", m.From, m.To, m.Reason)
+					}
+				}
+				page, err := h.store.Runs(h.ctx, metastore.RunQuery{Tenant: acme.tenant, Job: "tick", Limit: 50})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, run := range page.Runs {
+					fired = append(fired, run.Due.Hour())
+				}
+				slices.Sort(silent)
+				slices.Sort(fired)
+				if !slices.Equal(fired, c.fired) || !slices.Equal(silent, c.silent) || int(n.Load()) != len(fired) {
+					t.Errorf("%v were fired, and %v were not; want %v and %v", fired, silent, c.fired, c.silent)
 				}
 			})
 		})
