@@ -50,6 +50,23 @@ type alarmTarget struct {
 	name   string
 }
 
+// take has a target be sent to, unless it is already, or its tenant has its share of what may be under way.
+func (p *alarmPost) take(to alarmTarget) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	own := 0
+	for other := range p.busy {
+		if other.tenant == to.tenant {
+			own++
+		}
+	}
+	if p.busy[to] || !kernel.AlarmMessages.Room(own, len(p.busy)) {
+		return false
+	}
+	p.busy[to] = true
+	return true
+}
+
 // alarms looks after alarms until ctx ends.
 func (cp *ControlPlane) alarms(ctx context.Context) error {
 	ticker := time.NewTicker(alarmsEvery)
@@ -160,13 +177,7 @@ func (cp *ControlPlane) send(ctx context.Context, post *alarmPost, sending *sync
 		return
 	}
 	key := alarmTarget{a.Tenant, to.Target}
-	post.mu.Lock()
-	free := !post.busy[key] && len(post.busy) < kernel.AlarmMessages.Most
-	if free {
-		post.busy[key] = true
-	}
-	post.mu.Unlock()
-	if !free {
+	if !post.take(key) {
 		return
 	}
 	target := s.Target(to.Target)

@@ -10,7 +10,7 @@ type Budget struct {
 	Beyond string // what happens to owners at their share
 	Seen   string // where who sees it
 	Test   string // plays a greedy owner beside a modest one
-	Lacks  string // why there is no share, and what a user sees meanwhile; "" = there is one
+	Lacks  string // why there is no share, or no test, and what a user sees meanwhile; "" = there are
 }
 
 // Room reports whether an owner that has own of the used places may have another one: no owner has more than are left.
@@ -29,8 +29,9 @@ var (
 	OpenAlarms = Budget{Name: "open alarms of a rule", Most: 200, Owner: "tenant, app", Share: "what is left of 200",
 		Beyond: "nothing new is raised", Seen: "page Alarms", Test: "controlplane.TestAlarmsAreBounded"}
 	// AlarmMessages are the messages of alarms that are under way.
-	AlarmMessages = Budget{Name: "alarm messages under way", Most: 16, Owner: "target",
-		Share: "one; of the server 16", Lacks: "16 slow targets of one tenant delay the others by up to 15 s"}
+	AlarmMessages = Budget{Name: "alarm messages under way", Most: 32, Owner: "tenant, target",
+		Share: "what is left of 32; one", Beyond: "sent later", Seen: "page Alarms",
+		Test: "controlplane.TestSlowTargetsDelayNoOtherTenant"}
 	// OpenBatches are the batches of a tenant, those that have ended included.
 	OpenBatches = Budget{Name: "batches", Most: 20_000, Named: "batches", Owner: "tenant", Share: "20,000",
 		Beyond: "refused", Seen: seenAsRefused,
@@ -95,9 +96,9 @@ var Budgets = []*Budget{
 	{Name: "unique and idempotency keys", Owner: "job", Beyond: "nothing: they are rows", Seen: "memory",
 		Lacks: "a key is kept with its run, which is in the limits of waiting runs and history; time-bound ones expire"},
 	{Name: "streams of pages", Named: "ui.maxStreams ui.maxOwn ui.maxTenant", Owner: "tenant, person",
-		Share: "half of 512; 64", Beyond: "the page polls", Seen: "page", Test: "ui.TestTooManyPages"},
+		Share: "half of 512; 64", Beyond: "the page polls", Seen: "page", Test: "ui.TestStreamsOfOne"},
 	{Name: "streams of the API", Named: "api.maxStreams", Owner: "token", Share: "20", Beyond: "refused with 429",
-		Seen: "sender", Test: "api.TestEvents"},
+		Seen: "sender", Test: "api.TestStreamsOfOnePrincipal"},
 	{Name: "requests a second", Named: "api.maxRates api.manyVerdicts", Owner: "token; address without one",
 		Share: "2,000", Beyond: "refused with 429", Seen: "sender", Test: "api.TestTooOften"},
 	{Name: "memory of requests",
@@ -116,7 +117,7 @@ var Budgets = []*Budget{
 		Owner: "tenant, token", Share: "half of 2,000; 500", Beyond: "refused", Seen: seenAsRefused,
 		Test: "embed.TestHTTPWorkersAreBounded"},
 	{Name: "HTTP jobs at once", Named: "embed.httpSlots embed.httpTenantSlots", Owner: "tenant", Share: "50",
-		Beyond: "runs wait", Seen: "explain", Test: "embed.TestHTTPJobsOfTenants"},
+		Beyond: "runs wait", Seen: "explain", Lacks: "no test plays it"},
 	{Name: "workers", Named: "tenant-workers workers-per-name controlplane.mostStarts", Owner: "tenant, name",
 		Share: "its limit; 256", Beyond: "more get no runs", Seen: seenAsRefused,
 		Test: "controlplane.TestWorkersOfTenants"},
@@ -141,7 +142,7 @@ var Budgets = []*Budget{
 		Owner: "request", Share: "20,000 rows, 100 ms", Beyond: "the page ends, with a cursor", Seen: "sender",
 		Lacks: "many at once share the processors; requests a second have a share"},
 	{Name: "retries", Owner: "tenant, job", Share: "its budget", Beyond: "delayed",
-		Seen: "explain", Test: "metastore/memstore.TestRetriesHaveATurnWithinBounds"},
+		Seen: "explain", Lacks: "no test plays it"},
 	{Name: "labels of metrics",
 		Named: "metrics.maxApps metrics.maxJobs " +
 			"controlplane.MaxTenants controlplane.pulseTenants episode.most", Owner: "none",
