@@ -103,14 +103,14 @@ func changes(before, after []byte) []change {
 			if name == "http" {
 				before, after = shownJob(before), shownJob(after)
 			}
-			list = append(list, change{name, plain(before), plain(after)})
+			list = append(list, change{name, bare(before), bare(after)})
 		}
 	}
 	return list
 }
 
-// plain returns a JSON value for reading: a string without its quotes.
-func plain(b json.RawMessage) string {
+// bare returns a JSON value for reading: a string without its quotes.
+func bare(b json.RawMessage) string {
 	var s string
 	if json.Unmarshal(b, &s) == nil {
 		return s

@@ -106,7 +106,7 @@ func (u *UI) renderPart(part *fragment, r *http.Request, v visitor, do handler) 
 		part.status = http.StatusInternalServerError
 		return
 	}
-	part.body = out.Bytes()
+	part.body = visible(out.Bytes())
 	sum := sha256.Sum256(part.body)
 	part.etag = `"` + hex.EncodeToString(sum[:12]) + `"`
 }

@@ -225,7 +225,7 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, v visitor, a answer)
 	if a.status != 0 {
 		w.WriteHeader(a.status)
 	}
-	_, _ = w.Write(out.Bytes()) // the browser may have gone
+	_, _ = w.Write(visible(out.Bytes())) // the browser may have gone
 }
 
 // failure is the page for an error.

@@ -7,8 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
-	"unicode"
 
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 	"github.com/carillon-scheduler/carillon/metastore"
 	"github.com/carillon-scheduler/carillon/ops"
@@ -47,7 +47,7 @@ func (u *UI) logPart(r *http.Request, v visitor, id jobs.ID) (logPart, error) {
 		p.Before = p.Found > len(p.Lines)
 	}
 	for i := range p.Lines {
-		p.Lines[i].Text = visible(p.Lines[i].Text)
+		p.Lines[i].Text = plain.Visible(p.Lines[i].Text)
 	}
 	return p, err
 }
@@ -86,7 +86,7 @@ func (u *UI) logFile(r *http.Request, v visitor) (answer, error) {
 		w.Header().Set("Content-Disposition", `attachment; filename="run-`+id.String()+`.log"`)
 		out := bufio.NewWriter(w)
 		err := u.eachLine(r.Context(), v.Who, id, func(line metastore.LogLine) error {
-			_, err := fmt.Fprintf(out, "%s %d %-5s %s\n", line.At.UTC().Format(time.RFC3339Nano), line.Attempt, line.Level, visible(line.Text))
+			_, err := fmt.Fprintf(out, "%s %d %-5s %s\n", line.At.UTC().Format(time.RFC3339Nano), line.Attempt, line.Level, plain.Visible(line.Text))
 			return err
 		})
 		if err != nil {
@@ -94,26 +94,4 @@ func (u *UI) logFile(r *http.Request, v visitor) (answer, error) {
 		}
 		_ = out.Flush() // the browser may have gone
 	}}, nil
-}
-
-// visible escapes characters with effects: control characters, of terminals and of writing direction.
-func visible(s string) string {
-	acts := func(r rune) bool {
-		return unicode.IsControl(r) && r != '\t' && r != '\n' || unicode.Is(unicode.Bidi_Control, r)
-	}
-	if strings.IndexFunc(s, acts) < 0 {
-		return s
-	}
-	var out strings.Builder
-	for _, r := range s {
-		switch {
-		case !acts(r):
-			out.WriteRune(r)
-		case r < 0x100:
-			fmt.Fprintf(&out, `\x%02x`, r)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	return out.String()
 }

@@ -70,7 +70,7 @@ func TestAnswers(t *testing.T) {
 		{"broken off, asked", get, breakOff, 6, "no answer"},
 		{"broken off, command", post, breakOff, 7, "unknown outcome"},
 		{"no JSON", get, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("hello")) }, 1, "decode the server's response"},
-		{"steers the terminal", get, problem(409, "conflict", `\u001b[2Jgone`), 4, "\uFFFD[2Jgone"},
+		{"steers the terminal", get, problem(409, "conflict", `\u001b[2Jgone`), 4, `\x1b[2Jgone`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, errs, code := call{env: answering(t, c.answer)}.run(c.args...)

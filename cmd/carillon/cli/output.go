@@ -9,12 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/carillon-scheduler/carillon/internal/fastjson"
+	"github.com/carillon-scheduler/carillon/internal/plain"
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -68,8 +67,24 @@ func (a *asker) form(v view) (string, error) {
 	if v.text != nil {
 		v.text(p)
 	}
-	return p.String(), nil
+	return p.shown(), nil
 }
+
+// shown returns the page. What a server sent may not steer the terminal: only colours do, if there are any.
+func (p *page) shown() string {
+	text, kept := p.String(), 0
+	if !p.colour || plain.Seen([]byte(text)) {
+		return plain.Visible(text)
+	}
+	var b strings.Builder
+	for _, at := range paints.FindAllStringIndex(text, -1) {
+		b.WriteString(plain.Visible(text[kept:at[0]]) + text[at[0]:at[1]])
+		kept = at[1]
+	}
+	return b.String() + plain.Visible(text[kept:])
+}
+
+var paints = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 // unescaped returns JSON with &, < and > as they are: encoding/json escapes them for HTML, and a terminal is none.
 func unescaped(raw []byte) string {
@@ -91,7 +106,7 @@ var htmlEscape = regexp.MustCompile(`\\(u[0-9a-fA-F]{4}|.)`)
 // remark prints a hint to the error output.
 func (a *asker) remark(format string, args ...any) {
 	if !a.quiet {
-		fmt.Fprintf(a.errs, format+"\n", args...)
+		_, _ = io.WriteString(a.errs, plain.Visible(fmt.Sprintf(format+"\n", args...)))
 	}
 }
 
@@ -245,18 +260,10 @@ func width(cell string) int {
 	return n
 }
 
-// clean removes control characters and line breaks from a text that a user or a job wrote.
-func clean(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\n' || r == '\t' || r == '\r':
-			return ' '
-		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError:
-			return '\uFFFD'
-		}
-		return r
-	}, text)
-}
+// clean shows a text that a user or a job wrote on one line.
+func clean(text string) string { return plain.Visible(oneLine.Replace(text)) }
+
+var oneLine = strings.NewReplacer("\r\n", " ", "\n", " ", "\t", " ", "\r", " ")
 
 // longest bounds texts in tables; pages of one resource show all.
 const longest = 60

@@ -21,3 +21,18 @@ func TestUnescaped(t *testing.T) {
 		t.Errorf("-o json has %s", got)
 	}
 }
+
+// What a server sends cannot steer the terminal or hide: neither in a table nor in a remark. Colours stay.
+func TestServersTextsAreVisible(t *testing.T) {
+	for _, colour := range []bool{false, true} {
+		p := &page{colour: colour}
+		p.line("%s %s", p.paint(faint, "now"), "a\u202eb\x1b]0;title\x07")
+		want := "now " + `a\u202eb\x1b]0;title\x07` + "\n"
+		if colour {
+			want = "\x1b[2mnow\x1b[0m " + `a\u202eb\x1b]0;title\x07` + "\n"
+		}
+		if got := p.shown(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
