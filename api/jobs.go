@@ -74,15 +74,15 @@ type jobList struct {
 
 type nextInput struct {
 	JobPath
-	N        int       `query:"n" minimum:"1" maximum:"100" default:"10" doc:"Number of due times."`
-	Schedule string    `query:"schedule" maxLength:"256" doc:"Preview with this schedule."`
-	Zone     string    `query:"zone" maxLength:"100" doc:"Preview with this time zone."`
-	Gap      string    `query:"gap" enum:"after,before,skip" doc:"Preview with this rule for a time of day that clocks skip."`
-	Twice    string    `query:"twice" enum:"first,second,both" doc:"Preview with this rule for a time of day that occurs twice."`
-	Start    time.Time `query:"start" doc:"Preview with this start."`
-	End      time.Time `query:"end" doc:"Preview with this end."`
-	First    time.Time `query:"first" doc:"Preview with this first due time."`
-	TTL      spanText  `query:"ttl" doc:"Preview with this life of the schedule."`
+	N        int        `query:"n" minimum:"1" maximum:"100" default:"10" doc:"Number of due times."`
+	Schedule string     `query:"schedule" maxLength:"256" doc:"Preview with this schedule."`
+	Zone     string     `query:"zone" maxLength:"100" doc:"Preview with this time zone."`
+	Gap      string     `query:"gap" enum:"after,before,skip" doc:"Preview with this rule for a time of day that clocks skip."`
+	Twice    string     `query:"twice" enum:"first,second,both" doc:"Preview with this rule for a time of day that occurs twice."`
+	Start    momentText `query:"start" doc:"Preview with this start."`
+	End      momentText `query:"end" doc:"Preview with this end."`
+	First    momentText `query:"first" doc:"Preview with this first due time."`
+	TTL      spanText   `query:"ttl" doc:"Preview with this life of the schedule."`
 
 	Calendars []string `query:"calendars" maxItems:"8" nullable:"false" doc:"Preview with these calendars."`
 }
@@ -92,6 +92,12 @@ type spanText string
 
 // Schema describes it to clients. The name is huma's.
 func (spanText) Schema(r huma.Registry) *huma.Schema { return Duration(0).Schema(r) }
+
+// momentText is a Moment in a query.
+type momentText string
+
+// Schema describes it to clients. The name is huma's.
+func (momentText) Schema(r huma.Registry) *huma.Schema { return Moment{}.Schema(r) }
 
 // nextFields are the fields of nextInput by the names of their settings.
 var nextFields = func() map[string]int {
@@ -420,15 +426,19 @@ func (a *API) nextFires(ctx context.Context, in *nextInput) (*struct{ Body nextF
 				return nil, err
 			}
 			edit.Set.Set(name, d)
+		case momentText:
+			var m Moment
+			if t == "" {
+				continue
+			}
+			if err := m.UnmarshalText([]byte(t)); err != nil {
+				return nil, err
+			}
+			edit.Set.Set(name, m.instant(name))
 		default:
 			if !v.IsZero() {
 				edit.Set.Set(name, t)
 			}
-		}
-	}
-	for _, t := range []*time.Time{edit.Set.Start, edit.Set.End, edit.Set.First} {
-		if t != nil {
-			*t = kernel.Instant(*t)
 		}
 	}
 	job, err := a.ops.Preview(ctx, who(ctx), edit, in.N)

@@ -75,12 +75,31 @@ func (m *Moment) UnmarshalText(b []byte) error {
 		return nil
 	}
 	for _, layout := range wallLayouts {
-		if t, err := time.ParseInLocation(layout, string(b), kernel.WallClock); err == nil {
+		in := kernel.WallClock
+		if layout == time.DateOnly {
+			in = wallDay
+		}
+		if t, err := time.ParseInLocation(layout, string(b), in); err == nil {
 			*m = Moment(t)
 			return nil
 		}
 	}
 	return kernel.Invalid("invalid time %.40q: want 2026-12-01T09:00:00Z, or 2026-12-01T09:00:00 in the job's zone", b)
+}
+
+// wallDay is the location of a day without a time of day.
+var wallDay = time.FixedZone("wall day", 0)
+
+// instant returns the time for a setting: a day begins at midnight, but a schedule that ends on a day has that day.
+func (m Moment) instant(setting string) time.Time {
+	t := time.Time(m)
+	if t.Location() == wallDay {
+		if setting == "end" {
+			t = t.Add(24*time.Hour - time.Second)
+		}
+		t = t.In(kernel.WallClock)
+	}
+	return kernel.Instant(t)
 }
 
 // Object is a JSON object, byte for byte as it was sent.
@@ -194,7 +213,7 @@ type Policy struct {
 	Schedule       *string   `json:"schedule,omitempty" maxLength:"256" doc:"Cron, an interval, an ISO 8601 repeat or an instant; empty = no schedule." example:"0 30 2 * * *"`
 	Zone           *string   `json:"zone,omitempty" maxLength:"100" doc:"Time zone of the schedule, an IANA name; empty = the default zone." example:"Europe/Berlin"`
 	Start          *Moment   `json:"start,omitempty" doc:"No due times before this instant."`
-	End            *Moment   `json:"end,omitempty" doc:"No due times after this instant."`
+	End            *Moment   `json:"end,omitempty" doc:"No due times after this instant, or after this day."`
 	Gap            *string   `json:"gap,omitempty" enum:"after,before,skip" doc:"When the job fires if clocks skip its time of day."`
 	Twice          *string   `json:"twice,omitempty" enum:"first,second,both" doc:"When the job fires if its time of day occurs twice."`
 	Args           *Object   `json:"args,omitempty" doc:"Default arguments."`
@@ -255,7 +274,8 @@ func (p *Policy) settings() (s kernel.Settings) {
 		}
 		switch t := v.Interface().(type) {
 		case *Moment:
-			v = reflect.ValueOf(new(kernel.Instant(time.Time(*t))))
+			name, _, _ := strings.Cut(from.Type().Field(i).Tag.Get("json"), ",")
+			v = reflect.ValueOf(new(t.instant(name)))
 		case *[]Limit:
 			v = reflect.ValueOf(new(Limits(*t)))
 		case *[]RetryRule:

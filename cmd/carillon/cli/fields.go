@@ -109,7 +109,7 @@ func (f field) read(text string, now time.Time) (json.RawMessage, error) {
 			return nil, wrong("a time: " + momentHelp + "; without an offset, in the job's zone")
 		}
 		if v = t; wall {
-			v = t.Format("2006-01-02T15:04:05")
+			v = wallText(text, now)
 		}
 	case reflect.TypeFor[[]string]():
 		v = list(text)

@@ -42,7 +42,7 @@ func TestTimesOfJobsAreInTheirZone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text, want := range map[string]string{"2026-12-01 09:00": `"2026-12-01T09:00:00"`, "tomorrow": `"2026-11-22T00:00:00"`,
+	for text, want := range map[string]string{"2026-12-01 09:00": `"2026-12-01T09:00:00"`, "tomorrow": `"2026-11-22"`,
 		"2h": `"2026-11-21T14:00:00+01:00"`, "2026-12-01T09:00:00Z": `"2026-12-01T09:00:00Z"`} {
 		if got, err := f.read(text, now); err != nil || string(got) != want {
 			t.Errorf("%s becomes %s, want %s (%v)", text, got, want, err)

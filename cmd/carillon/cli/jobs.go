@@ -339,7 +339,7 @@ func (a *asker) jobsPause() *cobra.Command {
 				body["reason"] = reason
 			}
 			if until != "" {
-				t, err := readMoment("--until", until, a.Now())
+				t, err := a.futureMoment("--until", until)
 				if err != nil {
 					return err
 				}

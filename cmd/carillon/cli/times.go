@@ -90,6 +90,7 @@ func value[T any](p *T) (v T) {
 
 var (
 	daysAhead = regexp.MustCompile(`^(\d{1,4})(d|w)$`)
+	withT     = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}T`)
 	clockTime = regexp.MustCompile(`^([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?$`)
 )
 
@@ -128,6 +129,9 @@ func momentOf(text string, now time.Time) (t time.Time, wall, ok bool) {
 	if t.UnmarshalText([]byte(text)) == nil {
 		return t, false, true
 	}
+	if withT.MatchString(text) {
+		text = strings.Replace(text, "T", " ", 1)
+	}
 	day, clock, timed := strings.Cut(text, " ")
 	if clockTime.MatchString(day) && !timed { // today, or tomorrow if that has passed
 		t := at(now, 0, day)
@@ -165,7 +169,67 @@ func at(t time.Time, days int, clock string) time.Time {
 	hour, _ := strconv.Atoi(m[1])
 	minute, _ := strconv.Atoi(m[2])
 	second, _ := strconv.Atoi(m[3])
-	return time.Date(t.Year(), t.Month(), t.Day()+days, hour, minute, second, 0, t.Location())
+	on := func(in *time.Location) time.Time {
+		return time.Date(t.Year(), t.Month(), t.Day()+days, hour, minute, second, 0, in)
+	}
+	return onClocks(on(t.Location()), on(time.UTC))
+}
+
+// onClocks returns the instant of a time on clocks, which t was made for: the first of two, or if clocks skip it, the
+// first one after the gap, as for schedules. want is that time in UTC.
+func onClocks(t, want time.Time) time.Time {
+	begin, end := t.ZoneBounds()
+	switch shown := clockOf(t, time.UTC); {
+	case shown.Before(want):
+		return end
+	case shown.After(want):
+		return begin
+	}
+	_, before := begin.Add(-1).Zone()
+	_, after := t.Zone()
+	if back := time.Duration(before-after) * time.Second; !begin.IsZero() && t.Sub(begin) < back {
+		return t.Add(-back)
+	}
+	return t
+}
+
+// clockOf returns the instant at which clocks in a location show what those of t show.
+func clockOf(t time.Time, in *time.Location) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, in)
+}
+
+// other returns the second instant at which clocks show the time of t, if clocks that go back show it twice.
+func other(t time.Time) (second time.Time, twice bool) {
+	_, end := t.ZoneBounds()
+	if end.IsZero() {
+		return t, false
+	}
+	_, before := t.Zone()
+	_, after := end.Zone()
+	back := time.Duration(before-after) * time.Second
+	return t.Add(back), back > 0 && end.Sub(t) <= back
+}
+
+// wallText writes a time without an offset for a setting: on the clocks of the job's zone, which have other gaps than
+// the local ones. The server knows what a day without a time of day means.
+func wallText(text string, now time.Time) string {
+	t, _, _ := momentOf(text, clockOf(now, time.UTC))
+	if !strings.Contains(text, ":") {
+		return t.Format(time.DateOnly)
+	}
+	return t.Format("2006-01-02T15:04:05")
+}
+
+// futureMoment is readMoment, with a remark if the time occurs twice.
+func (a *asker) futureMoment(flag, text string) (time.Time, error) {
+	t, err := readMoment(flag, text, a.Now())
+	if _, wall, _ := momentOf(text, a.Now()); err != nil || !wall {
+		return t, err
+	}
+	if second, twice := other(t); twice {
+		a.remark("%s %s occurs twice: the first time, %s, is taken; for the second, give %s", flag, text, t.Format(time.RFC3339), second.Format(time.RFC3339))
+	}
+	return t, nil
 }
 
 // readSpan parses a duration; a day has 24 hours, a week 7 days.

@@ -31,7 +31,10 @@ func TestMoments(t *testing.T) {
 		{"2027-07-01 09:00", "2027-07-01T09:00:00+02:00"},
 		{"2026-11-30T09:00:00+01:00", "2026-11-30T09:00:00+01:00"},
 		{"2026-11-30T09:00:00Z", "2026-11-30T09:00:00Z"},
-		{"2027-03-28 02:30", "2027-03-28T03:30:00+02:00"}, // clocks skip it
+		{"2027-03-28 02:30", "2027-03-28T03:00:00+02:00"}, // clocks skip it
+		{"2027-03-28T02:30:00", "2027-03-28T03:00:00+02:00"},
+		{"2026-11-30T09:00:00", "2026-11-30T09:00:00+01:00"},
+		{"2026-11-30T09:00", "2026-11-30T09:00:00+01:00"},
 	} {
 		got, err := readMoment("--until", c.text, now)
 		if err != nil || got.Format(time.RFC3339) != c.want {
@@ -39,7 +42,7 @@ func TestMoments(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "soon", "0s", "-2h", "0d", "d", "25:00", "18:60", "today", "monday noon", "mo", "someday 09:00", "2026-13-01", "2026-02-30",
-		"2026-11-30T09:00:00", "1e3h", "99999d", "tomorrow 9", "18:00 monday"} {
+		"2026-11-30T", "tomorrowT09:00", "1e3h", "99999d", "tomorrow 9", "18:00 monday"} {
 		if got, err := readMoment("--until", text, now); err == nil || ExitCode(err) != Usage {
 			t.Errorf("%q is taken for %v: %v", text, got, err)
 		}
@@ -47,6 +50,46 @@ func TestMoments(t *testing.T) {
 	for _, text := range []string{"2026-11-21", "2026-11-21 15:30", "2020-01-01T00:00:00Z", "today 08:00"} {
 		if _, err := readMoment("--until", text, now); err == nil || !strings.Contains(err.Error(), "ago") {
 			t.Errorf("%q has passed: %v", text, err)
+		}
+	}
+}
+
+// Clocks that skip a time, or show it twice, in zones on both sides of UTC, and with a gap at midnight.
+func TestMomentsAtClockChanges(t *testing.T) {
+	for _, c := range []struct{ zone, text, want, second string }{
+		{"America/New_York", "2027-03-14 02:30", "2027-03-14T03:00:00-04:00", ""},
+		{"America/New_York", "2027-03-14 01:59", "2027-03-14T01:59:00-05:00", ""},
+		{"America/New_York", "2027-03-14 03:00", "2027-03-14T03:00:00-04:00", ""},
+		{"America/New_York", "2027-11-07 01:30", "2027-11-07T01:30:00-04:00", "2027-11-07T01:30:00-05:00"},
+		{"America/New_York", "2027-11-07 02:00", "2027-11-07T02:00:00-05:00", ""},
+		{"Africa/Cairo", "2027-04-30 00:30", "2027-04-30T01:00:00+03:00", ""},
+		{"Australia/Lord_Howe", "2027-10-03 02:15", "2027-10-03T02:30:00+11:00", ""},
+		{"Europe/Berlin", "2027-10-31 02:00", "2027-10-31T02:00:00+02:00", "2027-10-31T02:00:00+01:00"},
+		{"Asia/Tokyo", "2027-03-14 02:30", "2027-03-14T02:30:00+09:00", ""},
+	} {
+		got, err := readMoment("--at", c.text, time.Date(2026, 11, 21, 15, 30, 0, 0, zone(t, c.zone)))
+		if err != nil || got.Format(time.RFC3339) != c.want {
+			t.Errorf("%s in %s: %s, %v, want %s", c.text, c.zone, got.Format(time.RFC3339), err, c.want)
+		}
+		if second, twice := other(got); twice != (c.second != "") || twice && second.Format(time.RFC3339) != c.second {
+			t.Errorf("%s in %s: occurs twice: %t, again at %s, want %q", c.text, c.zone, twice, second.Format(time.RFC3339), c.second)
+		}
+	}
+}
+
+// A time of a setting is on the clocks of the job's zone: those of the machine, and their gaps, do not matter.
+func TestTimesOfSettingsAreWritten(t *testing.T) {
+	f, err := fieldOf("end")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Date(2026, 11, 21, 15, 30, 0, 0, zone(t, "America/New_York"))
+	for text, want := range map[string]string{
+		"2027-03-14 02:30": `"2027-03-14T02:30:00"`, "2027-03-14T02:30": `"2027-03-14T02:30:00"`, "2026-12-31": `"2026-12-31"`, "tomorrow": `"2026-11-22"`,
+		"tomorrow 09:00": `"2026-11-22T09:00:00"`, "2026-12-31T09:00:00+09:00": `"2026-12-31T09:00:00+09:00"`, "18:00": `"2026-11-21T18:00:00"`,
+	} {
+		if got, err := f.read(text, now); err != nil || string(got) != want {
+			t.Errorf("end=%s becomes %s, %v, want %s", text, got, err, want)
 		}
 	}
 }

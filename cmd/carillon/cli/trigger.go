@@ -126,7 +126,7 @@ func (a *asker) triggerBody(w triggerFlags, argsGiven bool) (map[string]any, err
 		}
 	}
 	if w.at != "" {
-		t, err := readMoment("--at", w.at, a.Now())
+		t, err := a.futureMoment("--at", w.at)
 		if err != nil {
 			return nil, err
 		}

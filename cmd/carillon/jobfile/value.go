@@ -26,6 +26,9 @@ func parseValue(n *yaml.Node) (any, error) {
 		if strings.ContainsAny(strings.ToUpper(n.Value)[8:], "Z+-") {
 			return t, nil
 		}
+		if len(n.Value) == len(time.DateOnly) {
+			return n.Value, nil // the server knows what a day means
+		}
 		return t.Format("2006-01-02T15:04:05"), nil // without an offset: YAML takes it for UTC, and the server for the job's zone
 	}
 	var e exact
