@@ -51,7 +51,7 @@ func TestTimesAreInTheZoneOfTheJob(t *testing.T) {
 		{"POST", "/jobs", `{"key":"a.berlin","kind":"recurring","app":"a","schedule":"1h","start":"2026-12-01T09:00:00","first":"2026-12-01 09:30"}`, `"start":"2026-12-01T08:00:00Z"`},
 		{"GET", "/jobs/a.berlin", "", `"first":"2026-12-01T08:30:00Z"`},
 		{"POST", "/jobs", `{"key":"a.own","kind":"recurring","app":"a","schedule":"1h","zone":"UTC","start":"2026-12-01T09:00"}`, `"start":"2026-12-01T09:00:00Z"`},
-		{"PATCH", "/jobs/a.berlin", `{"zone":"America/New_York","end":"2026-12-02"}`, `"end":"2026-12-02T05:00:00Z"`},
+		{"PATCH", "/jobs/a.berlin", `{"zone":"America/New_York","end":"2026-12-02"}`, `"end":"2026-12-03T04:59:59Z"`},
 		{"PATCH", "/jobs/a.own", `{"start":"2026-12-01T09:00:00+01:00"}`, `"start":"2026-12-01T08:00:00Z"`},
 		{"PATCH", "/jobs/a.own", `{"start":"soon"}`, `a time such as`},
 		{"POST", "/apply", `{"jobs":[{"key":"a.own","start":"2026-12-05 09:00:00","zone":"Europe/Berlin"}]}`, `"resp`},
