@@ -255,14 +255,14 @@ func TestPageOfADrainedWorker(t *testing.T) {
 	background(t, w.Run)
 	s := site{t, carillon.Handler(w, carillon.HandlerConfig{})}
 	s.health("/health", worker.Ready)
-	if _, err := sched.Ops().Drain(t.Context(), ops.Who{Actor: "person:ann"}, w.Name(), true); err != nil {
+	if _, err := sched.Ops().Drain(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, w.Name(), true); err != nil {
 		t.Fatal(err)
 	}
 	s.health("/health", worker.Drained)
 	if _, page := s.get("/"); !strings.Contains(page, "asked to take no new runs") {
 		t.Errorf("the page is %s", page)
 	}
-	if _, err := sched.Ops().Drain(t.Context(), ops.Who{Actor: "person:ann"}, w.Name(), false); err != nil {
+	if _, err := sched.Ops().Drain(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, w.Name(), false); err != nil {
 		t.Fatal(err)
 	}
 	s.health("/health", worker.Ready)

@@ -355,7 +355,7 @@ func TestManySessions(t *testing.T) {
 // Each route of an operator answers 403 to one whose scope has not the job, and names the scope; nothing changes.
 func TestScopeOnEveryRoute(t *testing.T) {
 	g := newGuarded(t)
-	_, text, err := ops.New(ops.Config{Store: g.store}).Grant(t.Context(), ops.Who{Actor: "person:root"},
+	_, text, err := ops.New(ops.Config{Store: g.store}).Grant(t.Context(), ops.Who{Actor: "person:root", Role: ops.Admin},
 		ops.NewToken{Name: "limited", Role: "operator", Scope: kernel.Scope{Keys: []string{"shop.*"}, Tags: []string{"none"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -532,7 +532,7 @@ func TestRoutesOfPrograms(t *testing.T) {
 // A client starts runs of the jobs in its scope, as programs do, and reads these. A refusal names its role.
 func TestClientStartsRuns(t *testing.T) {
 	g := newGuarded(t)
-	_, text, err := g.ops.Grant(t.Context(), ops.Who{Actor: "person:root"}, ops.NewToken{Name: "ci", Role: "client", Scope: kernel.Scope{Keys: []string{"billing.charge"}}})
+	_, text, err := g.ops.Grant(t.Context(), ops.Who{Actor: "person:root", Role: ops.Admin}, ops.NewToken{Name: "ci", Role: "client", Scope: kernel.Scope{Keys: []string{"billing.charge"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

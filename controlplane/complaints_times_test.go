@@ -164,7 +164,7 @@ func TestHangfire366(t *testing.T) {
 		from := time.Now()
 		h.worker(worker.Config{}, c.job(jobs.Options{Key: "report", Cron: "0 40 0 * * *"}))
 		verbs := ops.New(ops.Config{Store: h.store})
-		ann := ops.Who{Actor: "person:ann"}
+		ann := ops.Who{Actor: "person:ann", Role: ops.Admin}
 		edit := func(set kernel.Settings) {
 			t.Helper()
 			if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "report", Set: set}); err != nil {

@@ -45,7 +45,7 @@ func TestS4_12CronStartAndEnd(t *testing.T) {
 		if j, err := verbs.Job(h.ctx, ops.Who{}, "shop", 1); err != nil || !j.Finished {
 			t.Errorf("after its end it is finished: %v, %v", j.Finished, err)
 		}
-		ann := ops.Who{Actor: "person:ann"}
+		ann := ops.Who{Actor: "person:ann", Role: ops.Admin}
 		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "shop", Set: kernel.Settings{End: new(from.Add(9*step + step/2))}}); err != nil {
 			t.Fatal(err)
 		}
@@ -75,7 +75,7 @@ func TestS0_19AnEditEndsWhatWasPlanned(t *testing.T) {
 		from := time.Now()
 		h.worker(worker.Config{}, job("tick", jobs.Options{Cron: "0 */10 * * * *"}, &n))
 		verbs := ops.New(ops.Config{Store: h.store})
-		ann := ops.Who{Actor: "person:ann"}
+		ann := ops.Who{Actor: "person:ann", Role: ops.Admin}
 		time.Sleep(19*time.Minute + 59*time.Second)
 		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "tick", Set: kernel.Settings{Schedule: new("0 5 * * * *")}}); err != nil {
 			t.Fatal(err)
@@ -137,7 +137,7 @@ func TestS0_13RegisteringAgainOverwritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := ops.New(ops.Config{Store: h.store}).Edit(h.ctx, ops.Who{Actor: "person:ann"}, kernel.Edit{Key: "tick", Set: kernel.Settings{Timeout: new(7 * time.Minute)}}); err != nil {
+		if _, err := ops.New(ops.Config{Store: h.store}).Edit(h.ctx, ops.Who{Actor: "person:ann", Role: ops.Admin}, kernel.Edit{Key: "tick", Set: kernel.Settings{Timeout: new(7 * time.Minute)}}); err != nil {
 			t.Fatal(err)
 		}
 		for i := range 5 {
@@ -206,7 +206,7 @@ func TestS3_18ArgumentsOfOneRun(t *testing.T) {
 		work := jobs.TriggeredFunc[charge](func(_ context.Context, a charge) error { got <- a.Customer; return nil })
 		h.worker(worker.Config{}, jobs.NewTriggered(work, jobs.Options{Key: "charge"}))
 		verbs := ops.New(ops.Config{Store: h.store})
-		ann := ops.Who{Actor: "person:ann"}
+		ann := ops.Who{Actor: "person:ann", Role: ops.Admin}
 		if _, err := verbs.Edit(h.ctx, ann, kernel.Edit{Key: "charge", Set: kernel.Settings{Args: new(json.RawMessage(`{"Customer":"job"}`))}}); err != nil {
 			t.Fatal(err)
 		}

@@ -58,17 +58,17 @@ func TestExportedLedgerIsProven(t *testing.T) {
 		edit(kernel.Settings{Schedule: new("0 0/30 * * * *"), Calendars: new([]string{})})
 		time.Sleep(time.Until(time.Date(2000, 2, 27, 5, 0, 0, 0, time.UTC))) // clocks were set back at 2
 		verbs := ops.New(ops.Config{Store: h.store})
-		if _, err := verbs.Backfill(h.ctx, ops.Who{Actor: "person:ann"}, ops.Backfill{Key: "tick", From: begin, To: begin.Add(14 * time.Hour)}); err != nil {
+		if _, err := verbs.Backfill(h.ctx, ops.Who{Actor: "person:ann", Role: ops.Admin}, ops.Backfill{Key: "tick", From: begin, To: begin.Add(14 * time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 
 		var file bytes.Buffer
-		if err := verbs.ExportLedger(h.ctx, ops.Who{Actor: "person:ann"}, ops.LedgerRange{Job: "tick", From: begin}, &file); err != nil {
+		if err := verbs.ExportLedger(h.ctx, ops.Who{Actor: "person:ann", Role: ops.Admin}, ops.LedgerRange{Job: "tick", From: begin}, &file); err != nil {
 			t.Fatal(err)
 		}
-		key, err := verbs.LedgerKey(h.ctx, ops.Who{Actor: "person:bob"})
+		key, err := verbs.LedgerKey(h.ctx, ops.Who{Actor: "person:bob", Role: ops.Admin})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +125,7 @@ func TestExportedLedgerIsProven(t *testing.T) {
 
 		// Four hours of it is proven by itself.
 		file.Reset()
-		if err := verbs.ExportLedger(h.ctx, ops.Who{Actor: "person:ann"}, ops.LedgerRange{From: begin.Add(8 * time.Hour), To: begin.Add(12 * time.Hour)}, &file); err != nil {
+		if err := verbs.ExportLedger(h.ctx, ops.Who{Actor: "person:ann", Role: ops.Admin}, ops.LedgerRange{From: begin.Add(8 * time.Hour), To: begin.Add(12 * time.Hour)}, &file); err != nil {
 			t.Fatal(err)
 		}
 		if r, err := ledgerfile.Verify(&file, key); err != nil || len(r.Problems) > 0 || r.Proven == 0 || r.Purged != 0 {

@@ -67,7 +67,7 @@ func TestS3_20(t *testing.T) {
 		},
 		kernel.FromPerson: func(h *fixture, verbs *ops.Ops) {
 			for range 2 {
-				if _, err := verbs.Trigger(h.ctx, ops.Who{Actor: "person:ann"}, kernel.Create{Key: "sync", Origin: kernel.FromPerson}); err != nil {
+				if _, err := verbs.Trigger(h.ctx, ops.Who{Actor: "person:ann", Role: ops.Admin}, kernel.Create{Key: "sync", Origin: kernel.FromPerson}); err != nil {
 					h.t.Fatal(err)
 				}
 				time.Sleep(aWhile)
@@ -77,7 +77,7 @@ func TestS3_20(t *testing.T) {
 			before := h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "sync", Due: time.Now().Add(time.Hour)}).Run()
 			h.must(kernel.Cancel{ID: before.ID})
 			for range 2 {
-				if _, err := verbs.Again(h.ctx, ops.Who{Actor: "person:ann"}, before.ID, nil, ""); err != nil {
+				if _, err := verbs.Again(h.ctx, ops.Who{Actor: "person:ann", Role: ops.Admin}, before.ID, nil, ""); err != nil {
 					h.t.Fatal(err)
 				}
 				time.Sleep(aWhile)

@@ -100,7 +100,7 @@ func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
 		}
 		stops["b"]()
 		r.reset()
-		again, err := ops.New(ops.Config{Store: h.store}).Again(h.ctx, ops.Who{Actor: "person:ann"}, failed.ID, nil, "")
+		again, err := ops.New(ops.Config{Store: h.store}).Again(h.ctx, ops.Who{Actor: "person:ann", Role: ops.Admin}, failed.ID, nil, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -174,7 +174,7 @@ func TestS0_07DrainAndResumeFromOutside(t *testing.T) {
 		h.worker(worker.Config{Name: "a", Slots: 4}, job)
 		h.ask("charge", "1")
 		verbs := ops.New(ops.Config{Store: h.store, Live: planeLive{h}})
-		who := ops.Who{Actor: "person:ann", Reason: "new disk"}
+		who := ops.Who{Actor: "person:ann", Reason: "new disk", Role: ops.Admin}
 		if _, err := verbs.Drain(h.ctx, who, "a", true); err != nil {
 			t.Fatal(err)
 		}

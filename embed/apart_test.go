@@ -133,7 +133,7 @@ func (d *den) fill(work bool) {
 		}
 	}
 	d.must(d.admin, "POST", "/runs/"+d.runs[5]+"/cancel", `{"reason":"`+d.own+`"}`)
-	who := ops.Who{Tenant: d.tenant}
+	who := ops.Who{Tenant: d.tenant, Role: ops.Admin}
 	tokens, err := d.o.Ops().Tokens(t.Context(), who)
 	if err != nil {
 		t.Fatal(err)
@@ -171,12 +171,12 @@ func (d *den) all() string {
 	t.Helper()
 	synctest.Wait()
 	var b strings.Builder
-	head, err := d.o.Ops().AuditHead(t.Context(), ops.Who{Tenant: d.tenant})
+	head, err := d.o.Ops().AuditHead(t.Context(), ops.Who{Tenant: d.tenant, Role: ops.Admin})
 	if err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintf(&b, "%d audits, %x\n", head.N, head.Hash)
-	who := ops.Who{Tenant: d.tenant}
+	who := ops.Who{Tenant: d.tenant, Role: ops.Admin}
 	for _, worker := range d.o.Ops().Workers(t.Context(), who) {
 		fmt.Fprintln(&b, worker.Name, worker.Running, worker.Drained)
 	}

@@ -255,7 +255,7 @@ func TestPullWorker(t *testing.T) {
 		run = p.one()
 		go func() {
 			time.Sleep(2 * time.Second)
-			if _, err := o.Ops().Cancel(context.Background(), ops.Who{Actor: "person:ann", Reason: "enough"}, id); err != nil {
+			if _, err := o.Ops().Cancel(context.Background(), ops.Who{Actor: "person:ann", Reason: "enough", Role: ops.Admin}, id); err != nil {
 				t.Error(err)
 			}
 		}()

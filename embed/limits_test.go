@@ -16,7 +16,7 @@ import (
 func (o *pollFixture) bearer(tenant jobs.Tenant, n ops.NewToken) []string {
 	o.t.Helper()
 	if tenant != "" {
-		if _, _, err := o.Ops().CreateTenant(o.t.Context(), ops.Who{Actor: "person:root"}, ops.NewTenant{Name: tenant}); err != nil && !errors.Is(err, jobs.Conflict) {
+		if _, _, err := o.Ops().CreateTenant(o.t.Context(), ops.Who{Actor: "person:root", Role: ops.Admin}, ops.NewTenant{Name: tenant}); err != nil && !errors.Is(err, jobs.Conflict) {
 			o.t.Fatal(err)
 		}
 	}

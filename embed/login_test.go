@@ -13,7 +13,7 @@ import (
 // A person signs in through a proxy that passes another Host on than the browser has asked for.
 func TestSignInBehindAProxy(t *testing.T) {
 	o := newOffice(t, embed.Config{Tokens: true, Page: "http://jobs.example.com:8443"})
-	_, token, err := o.Ops().Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "admin", Role: "admin"})
+	_, token, err := o.Ops().Grant(t.Context(), ops.Who{Actor: "test", Role: ops.Admin}, ops.NewToken{Name: "admin", Role: "admin"})
 	if err != nil {
 		t.Fatal(err)
 	}

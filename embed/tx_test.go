@@ -89,7 +89,7 @@ func TestRefusedRequests(t *testing.T) {
 	if _, err := sqltest.Postgres.Open(t, url).Exec("INSERT INTO carillon_outbox (envelope) VALUES ($1)", kernel.AppendEnvelopes(nil, []kernel.Envelope{e})); err != nil {
 		t.Fatal(err)
 	}
-	ann := ops.Who{Actor: "person:ann", Reason: "clearing up"}
+	ann := ops.Who{Actor: "person:ann", Reason: "clearing up", Role: ops.Admin}
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		list, err := s.Ops().RefusedRequests(t.Context(), ann, 0)
 		if err != nil {

@@ -32,8 +32,13 @@ func Period(at time.Time) int64 {
 	return at.UnixNano() / int64(NamePeriod)
 }
 
-// Finished finds a run that has left the live rows, perhaps long ago; nil if there is none.
-type Finished func(jobs.Tenant, jobs.ID) (*kernel.Run, error)
+// Finished finds runs that have left the live rows.
+type Finished interface {
+	// Find returns a run that has left the live rows, perhaps long ago; nil if there is none.
+	Find(jobs.Tenant, jobs.ID) (*kernel.Run, error)
+	// Job returns the definition of a job.
+	Job(jobs.Tenant, jobs.Key) (*kernel.Definition, error)
+}
 
 // Admitted is Checked for the code that commits. It also answers a Create or a Notify that is repeated after its run
 // has left the live rows: an outbox that repeats a request a day later gets no second run.
@@ -52,12 +57,17 @@ func Admitted(batch []kernel.Envelope, finished Finished, apply func([]kernel.En
 		default:
 			return Result{}, false
 		}
-		run, err := finished(e.Tenant, id)
+		run, err := finished.Find(e.Tenant, id)
 		switch {
 		case err != nil:
 			return Result{Err: kernel.Refuse(jobs.Unavailable, "not done: cannot look up whether run %s exists: %v", id, err)}, true
 		case run == nil:
 			return Result{}, false
+		}
+		if err := seesFinished(e, run, finished); err != nil {
+			return Result{Err: err}, true
+		}
+		switch {
 		case run.Key != key:
 			return Result{Err: kernel.Refuse(jobs.Conflict, "run %s exists and belongs to job %s, not %s", id, run.Key, key)}, true
 		}
@@ -65,13 +75,21 @@ func Admitted(batch []kernel.Envelope, finished Finished, apply func([]kernel.En
 	}, apply)
 }
 
-// Sieved answers envelopes that check refuses, passes a copy of the others to apply, and puts the answers together
-// again.
-func Sieved(batch []kernel.Envelope, check func(*kernel.Envelope) error, apply func([]kernel.Envelope) []Result) []Result {
-	return sieve(batch, func(e *kernel.Envelope) (Result, bool) {
-		err := check(e)
-		return Result{Err: err}, err != nil
-	}, apply)
+// seesFinished refuses to answer a sender with a finished run that it may not act on. A commit is not asked: it would not
+// know the run.
+func seesFinished(e *kernel.Envelope, run *kernel.Run, rows Finished) error {
+	if e.Sender.Whole() {
+		return nil
+	}
+	var tags []string
+	app := run.App
+	switch d, err := rows.Job(e.Tenant, run.Key); {
+	case err == nil:
+		app, tags = d.App, d.Policy.Tags
+	case jobs.CodeOf(err) != jobs.NotFound:
+		return kernel.Refuse(jobs.Unavailable, "not done: cannot look up job %s: %v", run.Key, err)
+	}
+	return e.Sender.Permits(e.Actor, run.Key, app, tags)
 }
 
 // MayBeFinished reports whether a run of this name can have left the live rows so long ago that the rules no longer
@@ -89,28 +107,43 @@ func MayBeFinished(s *kernel.StoreRow, now time.Time, id jobs.ID) bool {
 
 // Archived is Finished for a store in which looking up a finished run is slow. Most names need no look: see
 // MayBeFinished. now is the time that the store stamps commits with.
-func Archived(ctx context.Context, r interface {
+func Archived(ctx context.Context, r Stated, now time.Time) Finished {
+	return &archived{ctx: ctx, rows: r, now: now}
+}
+
+// Stated is a reader that knows the store's row.
+type Stated interface {
 	Reader
 	State(context.Context) (kernel.StoreRow, error)
-}, now time.Time) Finished {
-	var state *kernel.StoreRow // read on first use
-	return func(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
-		if state == nil {
-			s, err := r.State(ctx)
-			if err != nil {
-				return nil, err
-			}
-			state = &s
+}
+
+type archived struct {
+	ctx   context.Context
+	rows  Stated
+	now   time.Time
+	state *kernel.StoreRow // read on first use
+}
+
+func (a *archived) Find(tenant jobs.Tenant, id jobs.ID) (*kernel.Run, error) {
+	if a.state == nil {
+		s, err := a.rows.State(a.ctx)
+		if err != nil {
+			return nil, err
 		}
-		if !MayBeFinished(state, now, id) {
-			return nil, nil
-		}
-		run, err := r.Run(ctx, tenant, id)
-		if jobs.CodeOf(err) == jobs.NotFound || err == nil && !run.Settled() {
-			return nil, nil
-		}
-		return run, err
+		a.state = &s
 	}
+	if !MayBeFinished(a.state, a.now, id) {
+		return nil, nil
+	}
+	run, err := a.rows.Run(a.ctx, tenant, id)
+	if jobs.CodeOf(err) == jobs.NotFound || err == nil && !run.Settled() {
+		return nil, nil
+	}
+	return run, err
+}
+
+func (a *archived) Job(tenant jobs.Tenant, key jobs.Key) (*kernel.Definition, error) {
+	return a.rows.Definition(a.ctx, tenant, key)
 }
 
 func checked(e *kernel.Envelope) (Result, bool) {

@@ -42,6 +42,9 @@ func (c *change) setAlarmTarget(k kernel.SetAlarmTarget) error {
 	case was == nil && s != nil && len(s.Targets) >= kernel.MaxAlarmTargets:
 		return kernel.Exhausted(kernel.BoundAlarmTargets, "too many targets of alarms: %d are allowed (target %s)", kernel.MaxAlarmTargets, want.Name)
 	case was != nil && was.Kind == want.Kind:
+		if want.Secret == "" && was.Secret != "" && want.URL != "" && hostOf(want.URL) != hostOf(was.URL) {
+			return kernel.Invalid("target %s: its secret is not sent to another host: enter it again", want.Name)
+		}
 		want.URL, want.Secret = cmp.Or(want.URL, was.URL), cmp.Or(want.Secret, was.Secret)
 	}
 	if want.By, want.Edited = c.env.Actor, c.at; was != nil && was.URL == want.URL && was.Secret == want.Secret && was.Kind == want.Kind && slices.Equal(was.To, want.To) {
@@ -62,6 +65,16 @@ func (c *change) setAlarmTarget(k kernel.SetAlarmTarget) error {
 	}
 	c.audit("alarm target "+want.Name, before, after)
 	return nil
+}
+
+// hostOf is the host and port in a URL, as far as plain text shows them: the parser of package url may change with its
+// version.
+func hostOf(address string) string {
+	_, rest, _ := strings.Cut(address, "://")
+	if end := strings.IndexAny(rest, `/?#\`); end >= 0 {
+		rest = rest[:end]
+	}
+	return strings.ToLower(rest[strings.LastIndexByte(rest, '@')+1:])
 }
 
 // targetFields is a target in an audit, without its secrets.

@@ -60,6 +60,9 @@ func (c *change) apply() error {
 	if err := c.inTenant(); err != nil {
 		return err
 	}
+	if err := c.permitted(); err != nil {
+		return err
+	}
 	if err := c.command(); err != nil {
 		return err
 	}

@@ -20,6 +20,10 @@ func (c *change) backfill(k kernel.Backfill) error {
 		return kernel.Refuse(jobs.Stale, "backfill of %s: the job has been deleted, and another one is under its key", k.Key)
 	case d.Kind != kernel.Recurring:
 		return kernel.Refuse(jobs.Conflict, "job %s is triggered: it has no due times", k.Key)
+	case d.FixedDelay():
+		return kernel.Refuse(jobs.Conflict, "job %s is due after the end of its last run: it has no missed due times", k.Key)
+	case d.Policy.Schedule == "":
+		return kernel.Refuse(jobs.Conflict, "job %s has no schedule, and so no due times", k.Key)
 	case d.Policy.Disabled:
 		return kernel.Refuse(jobs.Conflict, "job %s is disabled: a run of it would only be skipped; enable it first", k.Key)
 	}

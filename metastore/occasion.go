@@ -273,11 +273,44 @@ func (c *change) others() others {
 	return &all
 }
 
+// checkWork refuses a job that defines in more than one way what it does.
+func checkWork(key jobs.Key, p *kernel.Policy) error {
+	switch http, exec := !kernel.NoWork(p.HTTP), !kernel.NoWork(p.Exec); {
+	case http && exec:
+		return kernel.Invalid("job %s has both http and exec: set one of them", key)
+	case p.Handler != "" && (http || exec):
+		return kernel.Invalid("job %s has both %s and the handler %s: set one of them", key, p.Work(), p.Handler)
+	}
+	return nil
+}
+
+// checkParents refuses a parent that would make a job its own ancestor. One that does not exist may be made later.
+func checkParents(key jobs.Key, p *kernel.Policy, all others) error {
+	path := []string{string(key)}
+	for p != nil && p.Parent != "" && len(path) < maxWalk {
+		path = append(path, p.Parent)
+		if p.Parent == string(key) {
+			return kernel.Refuse(jobs.Conflict, "job %s would belong to itself: %s", key, strings.Join(path, " > "))
+		}
+		p = all.policyOf(jobs.Key(p.Parent))
+	}
+	return nil
+}
+
 // checkPolicy refuses a policy that a job may not have, new or edited: one whose parts contradict each other, or with
-// which the job would follow itself by its setting after, directly or through others.
+// which the job would follow itself by its setting after, directly or through others, or be its own ancestor.
 func checkPolicy(d *kernel.Definition, p *kernel.Policy, all others) error {
 	if !p.Start.IsZero() && !p.End.IsZero() && p.Start.After(p.End) {
 		return kernel.Invalid("job %s: start %s would be after end %s", d.Key, stamp(p.Start), stamp(p.End))
+	}
+	if d.Kind == kernel.Triggered && p.Schedule != "" {
+		return kernel.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule", d.Key)
+	}
+	if err := checkWork(d.Key, p); err != nil {
+		return err
+	}
+	if err := checkParents(d.Key, p, all); err != nil {
+		return err
 	}
 	after := p.AfterKeys()
 	if len(after) > 0 && d.Kind != kernel.Triggered {

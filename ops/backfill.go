@@ -41,7 +41,9 @@ type Backfilled struct {
 
 // Backfill creates runs for past due times that have none, or for all.
 func (o *Ops) Backfill(ctx context.Context, who Who, b Backfill) (Backfilled, error) {
-	if err := o.gate.permitsJob(ctx, who, who.tenant(), b.Key); err != nil { // also if there is nothing to fill
+	if d, err := o.definition(ctx, who, b.Key); err != nil {
+		return Backfilled{}, err
+	} else if err := who.permits(d); err != nil { // also if there is nothing to fill
 		return Backfilled{}, err
 	}
 	if b.Request == "" {

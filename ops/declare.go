@@ -170,7 +170,9 @@ func (o *Ops) checkPlans(ctx context.Context, who Who, plans []Planned) (err err
 	return nil
 }
 
-func follows(p *kernel.Policy) bool { return len(p.After)+len(p.OnSuccess)+len(p.OnFailure) > 0 }
+func follows(p *kernel.Policy) bool {
+	return len(p.After)+len(p.OnSuccess)+len(p.OnFailure) > 0 || p.Parent != ""
+}
 
 // partial is the error about a change that was not made after others of the request were. A refusal leaves a known
 // outcome: it keeps its code, or is a Conflict if that means that nothing was stored.

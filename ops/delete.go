@@ -40,7 +40,7 @@ func (o *Ops) Delete(ctx context.Context, who Who, k kernel.Delete, fate LiveRun
 		return Deleted{}, err
 	}
 	if k.IfRevision != 0 && k.IfRevision != d.Revision {
-		return Deleted{}, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion names revision %d: read the job again", k.Key, d.Revision, k.IfRevision)
+		return Deleted{}, kernel.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: read it and try again", k.Key, d.Revision, k.IfRevision)
 	}
 	if fate == "" {
 		n, err := o.living(ctx, who, k.Key)

@@ -167,7 +167,7 @@ func (o *Ops) RecordDenials(ctx context.Context, all bool) {
 	for tenant, list := range o.dueDenials(all) {
 		for len(list) > 0 {
 			n := min(len(list), kernel.MaxDenials)
-			_, err := o.apply(ctx, Who{Tenant: tenant, Actor: "node:" + o.node}, kernel.Denied{List: list[:n]})
+			_, err := o.apply(ctx, Who{Tenant: tenant, Actor: "node:" + o.node, system: true}, kernel.Denied{List: list[:n]})
 			if errors.Is(err, jobs.Unavailable) || errors.Is(err, jobs.Exhausted) || ctx.Err() != nil {
 				o.keepDenials(tenant, list)
 				break

@@ -47,9 +47,6 @@ func (o *Ops) Edit(ctx context.Context, who Who, k kernel.Edit) (Job, error) {
 	if err := o.checkSchedule(ctx, who, d, k); err != nil {
 		return Job{}, err
 	}
-	if err := o.checkParent(ctx, d, k); err != nil {
-		return Job{}, err
-	}
 	return o.change(ctx, who, k)
 }
 
@@ -137,11 +134,8 @@ func (o *Ops) checkSchedule(ctx context.Context, who Who, d *kernel.Definition, 
 	}
 	after := o.edited(d, global, k)
 	p := &after.Policy
-	switch {
-	case p.SameTimes(&d.Policy):
+	if p.SameTimes(&d.Policy) || d.Kind == kernel.Triggered {
 		return nil
-	case d.Kind == kernel.Triggered && p.Schedule != "":
-		return kernel.Refuse(jobs.Conflict, "job %s is triggered: it has no schedule", d.Key)
 	}
 	err = timetable.Check(after)
 	if at, ok := errors.AsType[*schedule.Error](err); ok {

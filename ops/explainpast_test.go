@@ -13,7 +13,7 @@ import (
 // An explanation of a past time has what was recorded of that time. Present facts are marked as such, and those that
 // change by the minute are left out: no worker is online in this test.
 func TestExplainAtOfThePast(t *testing.T) {
-	d, bob := newFixture(t), ops.Who{Actor: "person:bob"}
+	d, bob := newFixture(t), ops.Who{Actor: "person:bob", Role: ops.Admin}
 	d.Ops = ops.New(ops.Config{Store: d.store, Live: &members{}, Now: func() time.Time { return d.now }})
 	at := func(clock string) time.Time {
 		t.Helper()

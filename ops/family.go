@@ -69,29 +69,6 @@ func (o *Ops) warnFamily(ctx context.Context, j *Job) error {
 	return nil
 }
 
-// checkParent refuses a parent that would make a job its own ancestor.
-func (o *Ops) checkParent(ctx context.Context, d *kernel.Definition, k kernel.Edit) error {
-	if k.Set.Parent == nil || *k.Set.Parent == "" {
-		return nil
-	}
-	path := []string{string(d.Key)}
-	for up := *k.Set.Parent; up != "" && len(path) < maxFamily; {
-		path = append(path, up)
-		if up == string(d.Key) {
-			return kernel.Refuse(jobs.Conflict, "job %s would belong to itself: %s", d.Key, strings.Join(path, " > "))
-		}
-		above, err := o.store.Definition(ctx, d.Tenant, jobs.Key(up))
-		if jobs.CodeOf(err) == jobs.NotFound {
-			return nil // it may be created later
-		}
-		if err != nil {
-			return err
-		}
-		up = above.Policy.Parent
-	}
-	return nil
-}
-
 // Family lists a job and its descendants, the lowest first.
 func (o *Ops) Family(ctx context.Context, who Who, key jobs.Key) ([]*kernel.Definition, error) {
 	head, err := o.definition(ctx, who, key)
@@ -136,7 +113,7 @@ func (o *Ops) DeleteFamily(ctx context.Context, who Who, k kernel.Delete, fate L
 		return done, err
 	}
 	if head := family[len(family)-1]; k.IfRevision != 0 && k.IfRevision != head.Revision {
-		return done, kernel.Refuse(jobs.Stale, "job %s has revision %d, the deletion names revision %d: read the job again", k.Key, head.Revision, k.IfRevision)
+		return done, kernel.Refuse(jobs.Stale, "job %s has revision %d, the delete was made for %d: read it and try again", k.Key, head.Revision, k.IfRevision)
 	}
 	if fate == "" {
 		var busy []string

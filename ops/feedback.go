@@ -44,6 +44,6 @@ func (o *Ops) Report(ctx context.Context, tenant jobs.Tenant, key jobs.Key, k ke
 		_, _, err = run.Report(k)
 		return err
 	}
-	_, err = o.apply(ctx, Who{Tenant: tenant, Actor: "feedback:" + string(key)}, k)
+	_, err = o.apply(ctx, Who{Tenant: tenant, Actor: "feedback:" + string(key), callback: true}, k)
 	return err
 }

@@ -34,9 +34,6 @@ func (o *Ops) checkHandler(ctx context.Context, who Who, after *kernel.Definitio
 	if set.Handler == nil && set.HTTP == nil && set.Exec == nil && set.Args == nil {
 		return nil
 	}
-	if err := oneWork(after.Key, p); err != nil {
-		return err
-	}
 	if p.Args == nil || set.Handler == nil && set.Args == nil {
 		return nil
 	}

@@ -64,7 +64,7 @@ func TestLedgerIsCompleteFrom(t *testing.T) {
 		now = begin.Add(6*time.Hour + 30*time.Minute)
 		verbs := ops.New(ops.Config{Store: store, Now: func() time.Time { return now }})
 		var file bytes.Buffer
-		if err := verbs.ExportLedger(t.Context(), ops.Who{Actor: "person:ann"}, ops.LedgerRange{Job: "tick", From: begin}, &file); err != nil {
+		if err := verbs.ExportLedger(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, ops.LedgerRange{Job: "tick", From: begin}, &file); err != nil {
 			t.Fatal(err)
 		}
 		line, _, _ := strings.Cut(file.String(), "\n")
@@ -82,7 +82,7 @@ func TestLedgerIsCompleteFrom(t *testing.T) {
 func TestLedgerIsRefused(t *testing.T) {
 	store := &metastore.Local{Engine: memstore.New(memstore.Config{})}
 	verbs := ops.New(ops.Config{Store: store})
-	who := ops.Who{Actor: "person:ann"}
+	who := ops.Who{Actor: "person:ann", Role: ops.Admin}
 	var file bytes.Buffer
 	if err := verbs.ExportLedger(t.Context(), who, ops.LedgerRange{From: time.Now().Add(time.Hour)}, &file); !errors.Is(err, jobs.BadInput) || file.Len() > 0 {
 		t.Errorf("a range in the future: %v, %q", err, &file)

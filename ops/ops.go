@@ -130,6 +130,10 @@ type Who struct {
 	Scope  *kernel.Scope // the jobs that it may act on; nil = all
 	Choice bool          // a session that may be switched to other tenants
 	App    string        // of a worker: the only worker group that it may serve; "" = any
+	Home   jobs.Tenant   // the tenant of its rights, if it acts in another one; "" = Tenant
+
+	system   bool // this process itself
+	callback bool // the service of an HTTP job, which signs its report
 }
 
 func (w Who) tenant() jobs.Tenant {

@@ -26,7 +26,7 @@ type fixture struct {
 	*ops.Ops
 }
 
-var ann = ops.Who{Actor: "person:ann", Reason: "because"}
+var ann = ops.Who{Actor: "person:ann", Reason: "because", Role: ops.Admin}
 
 func newFixture(t testing.TB) *fixture {
 	d := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), logs: memstore.NewLogs(0)}

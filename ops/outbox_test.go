@@ -34,7 +34,7 @@ func TestRefusedRequests(t *testing.T) {
 	if list, err := o.RefusedRequests(ctx, ann, 2); err != nil || len(list) != 2 || list[0].Number != 3 {
 		t.Errorf("listed: %+v, %v", list, err)
 	}
-	eve := ops.Who{Tenant: "other", Actor: "person:eve"}
+	eve := ops.Who{Tenant: "other", Actor: "person:eve", Role: ops.Admin}
 	if list, err := o.RefusedRequests(ctx, eve, 2); err != nil || len(list) != 0 {
 		t.Errorf("listed for another tenant: %+v, %v", list, err)
 	}
@@ -141,7 +141,7 @@ func TestRefusedRequestsOfADeletedTenant(t *testing.T) {
 	d.apply(kernel.DropTenant{Name: "other", Last: true})
 	d.apply(kernel.SetTenant{Name: "other", Create: true})
 	for tenant, want := range map[jobs.Tenant]int{"other": 0, jobs.DefaultTenant: 1} {
-		if list, err := o.RefusedRequests(t.Context(), ops.Who{Tenant: tenant}, 0); err != nil || len(list) != want {
+		if list, err := o.RefusedRequests(t.Context(), ops.Who{Tenant: tenant, Role: ops.Admin}, 0); err != nil || len(list) != want {
 			t.Errorf("tenant %s has %d refused requests, want %d (%v)", tenant, len(list), want, err)
 		}
 	}

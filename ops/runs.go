@@ -43,7 +43,7 @@ func (o *Ops) Counts(ctx context.Context, who Who, q metastore.CountQuery) (meta
 func (o *Ops) Run(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, error) {
 	run, err := o.store.Run(ctx, who.tenant(), id)
 	if err == nil && who.Role == ClientRole {
-		err = o.gate.permitsOf(ctx, who, run.Tenant, run.Key, run.App)
+		err = o.permitsRun(ctx, who, run)
 	}
 	if err != nil {
 		return nil, err
@@ -66,6 +66,8 @@ func (o *Ops) Cancel(ctx context.Context, who Who, id jobs.ID) (*kernel.Run, err
 	switch {
 	case lookErr != nil:
 		return nil, lookErr
+	case who.Scope != nil && o.permitsRun(ctx, who, run) != nil:
+		return nil, o.permitsRun(ctx, who, run)
 	case run.State == jobs.Cancelled:
 		return run, nil
 	case run.State.Final():

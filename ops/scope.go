@@ -9,115 +9,45 @@ import (
 	"github.com/carillon-scheduler/carillon/metastore"
 )
 
-// An operator or a client may be limited to some jobs. Its commands pass here: Ops reads a store, and only gate writes to one, so
-// that no function can send a command past the scope of its caller.
+// Ops reads a store, and only gate writes to one: no function can send a command without saying for whom. What that
+// caller may do is decided with the command (kernel.Sender). What is here is about reads and about what is no command,
+// and refuses a bulk as a whole.
 
 // gate sends commands to a store.
 type gate struct{ store metastore.Store }
 
-// commit applies commands of a caller. Those outside its scope are refused, and not sent; the others are.
+// commit applies commands of a caller.
 func (g gate) commit(ctx context.Context, who Who, batch []kernel.Envelope) []metastore.Result {
-	if who.Scope == nil && who.Role != ClientRole {
-		return g.store.Apply(ctx, batch)
+	as := who.sender()
+	for i := range batch {
+		batch[i].Sender = as
 	}
-	results := make([]metastore.Result, len(batch))
-	var sent []kernel.Envelope
-	var places []int
-	for i, e := range batch {
-		if results[i].Err = g.permits(ctx, who, e); results[i].Err == nil {
-			sent, places = append(sent, e), append(places, i)
-		}
-	}
-	if len(sent) == 0 {
-		return results
-	}
-	for n, r := range g.store.Apply(ctx, sent) {
-		results[places[n]] = r
-	}
-	return results
+	return g.store.Apply(ctx, batch)
 }
 
-// permits returns why a client, or a caller with a scope, may not send a command, or nil. A command that is not named
-// here is about more than one job.
-func (g gate) permits(ctx context.Context, who Who, e kernel.Envelope) error {
-	if err := who.sends(e.Command); err != nil {
-		return err
-	}
-	switch k := e.Command.(type) {
-	case kernel.SignIn, kernel.Touch, kernel.SignOut, kernel.LedgerKey: // its own session, and what it may read
-		return nil
-	case kernel.Create:
-		if err := g.permitsBatch(ctx, who, e.Tenant, k.Batch); err != nil {
-			return err
-		}
-		return g.permitsJob(ctx, who, e.Tenant, k.Key)
-	case kernel.Pause:
-		return g.permitsJob(ctx, who, e.Tenant, k.Key)
-	case kernel.Resume:
-		return g.permitsJob(ctx, who, e.Tenant, k.Key)
-	case kernel.Backfill:
-		return g.permitsJob(ctx, who, e.Tenant, k.Key)
-	case kernel.CheckIn:
-		return g.permitsJob(ctx, who, e.Tenant, k.Key)
-	case kernel.OpenBatch:
-		return g.permitsJob(ctx, who, e.Tenant, k.Then)
-	case kernel.CloseBatch:
-		return g.permitsBatch(ctx, who, e.Tenant, k.ID)
-	case kernel.EndAlarm:
-		if k.Job == "" {
-			return who.unlimited()
-		}
-		return g.permitsOf(ctx, who, e.Tenant, k.Job, k.App)
-	case kernel.Cancel:
-		return g.permitsRun(ctx, who, e.Tenant, k.ID)
-	case kernel.Release:
-		return g.permitsRun(ctx, who, e.Tenant, k.ID)
-	}
-	return who.unlimited()
-}
-
-// permitsBatch returns why a caller may not act on a batch: a run that is added holds up its end.
-func (g gate) permitsBatch(ctx context.Context, who Who, t jobs.Tenant, id jobs.ID) error {
-	if id.IsZero() {
+// sender is the caller as the rules know it.
+func (w Who) sender() *kernel.Sender {
+	if w.system {
 		return nil
 	}
-	b, err := batchOf(ctx, g.store, t, id)
-	if err != nil {
-		return err
+	s := &kernel.Sender{As: sentAs[w.Role], Home: w.Home}
+	if w.callback {
+		s.As = kernel.AsCallback
 	}
-	return g.permitsJob(ctx, who, t, b.Then)
+	if w.Scope != nil {
+		s.Scope = *w.Scope
+	}
+	return s
 }
 
-func (g gate) permitsJob(ctx context.Context, who Who, t jobs.Tenant, key jobs.Key) error {
-	if who.Scope == nil {
-		return nil
-	}
-	d, err := g.store.Definition(ctx, t, key)
-	switch {
-	case errors.Is(err, jobs.NotFound):
-		return nil // the store refuses it
-	case err != nil:
-		return err
-	}
-	return who.permits(d)
-}
+// sentAs are the kinds of senders by role. A worker sends its commands as such, over a bus.
+var sentAs = [...]kernel.SentAs{ClientRole: kernel.AsClient, Viewer: kernel.AsViewer, Operator: kernel.AsOperator, Admin: kernel.AsAdmin}
 
-func (g gate) permitsRun(ctx context.Context, who Who, t jobs.Tenant, id jobs.ID) error {
-	if who.Scope == nil {
-		return nil
-	}
-	run, err := g.store.Run(ctx, t, id)
-	if err != nil {
-		return err
-	}
-	return g.permitsOf(ctx, who, t, run.Key, run.App)
-}
-
-// permitsOf is permitsJob for what may outlast its job: of a deleted one, the tags are not known any more.
-func (g gate) permitsOf(ctx context.Context, who Who, t jobs.Tenant, key jobs.Key, app string) error {
-	d, err := g.store.Definition(ctx, t, key)
+// permitsRun returns why a caller may not see or act on a run, or nil. Of a deleted job, the tags are not known any more.
+func (o *Ops) permitsRun(ctx context.Context, who Who, run *kernel.Run) error {
+	d, err := o.store.Definition(ctx, run.Tenant, run.Key)
 	if errors.Is(err, jobs.NotFound) {
-		d, err = &kernel.Definition{Key: key, App: app}, nil
+		d, err = &kernel.Definition{Key: run.Key, App: run.App}, nil
 	}
 	if err != nil {
 		return err
@@ -131,34 +61,15 @@ func (w Who) May(d *kernel.Definition) bool {
 }
 
 func (w Who) permits(d *kernel.Definition) error {
-	switch {
-	case w.May(d):
-		return nil
-	case w.Role == ClientRole:
-		return kernel.Refuse(jobs.Forbidden, "job %s is not in your scope (%s)", d.Key, w.Scope)
-	}
-	return kernel.Refuse(jobs.Forbidden, "job %s is not in your scope (%s): you may read it, but not act on it", d.Key, w.Scope)
-}
-
-var errStartsOnly = kernel.Refuse(jobs.Forbidden, "the role client may only start runs")
-
-// sends refuses a client all commands but those that start a run as programs do.
-func (w Who) sends(c kernel.Command) error {
-	if k, starts := c.(kernel.Create); w.Role == ClientRole && (!starts || k.Origin != kernel.FromAPI) {
-		return errStartsOnly
-	}
-	return nil
+	return w.sender().Permits(w.Actor, d.Key, d.App, d.Policy.Tags)
 }
 
 // unlimited refuses what is about more than one job.
 func (w Who) unlimited() error {
-	switch {
-	case w.Role == ClientRole:
-		return errStartsOnly
-	case w.Scope == nil:
-		return nil
+	if w.Role == ClientRole {
+		return kernel.ErrStartsOnly
 	}
-	return kernel.Refuse(jobs.Forbidden, "this acts on more than the jobs in your scope (%s)", w.Scope)
+	return w.sender().PermitsAll()
 }
 
 // scoped returns a scope for a Who; nil: all jobs.

@@ -58,14 +58,18 @@ func TestScopeFollowsTheJob(t *testing.T) {
 	d.apply(kernel.Register{App: "shop", Worker: "w1", Start: true, Job: kernel.Declaration{Key: "app.work", Kind: kernel.Triggered, Version: 1}})
 	check("in another app", cancels, moved, tagged, keyed)
 	check("in another app, an alarm", endsAlarm, moved, tagged, keyed)
-	run, err := d.Trigger(t.Context(), root, kernel.Create{Key: "app.work"})
-	if err != nil {
-		t.Fatal(err)
+	left := map[*kernel.Scope]jobs.ID{}
+	for _, who := range []ops.Who{old, moved, tagged, keyed} {
+		run, err := d.Trigger(t.Context(), root, kernel.Create{Key: "app.work"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left[who.Scope] = run.Run.ID
 	}
 	d.apply(kernel.RaiseAlarm{Rule: "slow", Job: "app.work", App: "shop"})
 	if _, err := d.Delete(t.Context(), root, kernel.Delete{Key: "app.work"}, ops.FinishLiveRuns); err != nil {
 		t.Fatal(err)
 	}
-	check("deleted", func(who ops.Who) error { _, err := d.Cancel(t.Context(), who, run.Run.ID); return err }, moved, keyed)
+	check("deleted", func(who ops.Who) error { _, err := d.Cancel(t.Context(), who, left[who.Scope]); return err }, moved, keyed)
 	check("deleted, an alarm", endsAlarm, moved, keyed)
 }

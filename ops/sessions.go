@@ -240,7 +240,7 @@ func (o *Ops) EndSession(ctx context.Context, who Who, id string) error {
 	if i < 0 {
 		return kernel.Refuse(jobs.NotFound, "there is no such session: it has ended, or its person has switched to another tenant, which began a new one; look at the list again")
 	}
-	who.Tenant = list[i].Tenant
+	who.Home, who.Tenant = who.tenant(), list[i].Tenant
 	return o.end(ctx, who, id)
 }
 

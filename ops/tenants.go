@@ -161,7 +161,7 @@ func (o *Ops) Inside(ctx context.Context, who Who, name jobs.Tenant) (Who, error
 	if _, err := o.Tenant(ctx, who, name); err != nil {
 		return Who{}, err
 	}
-	who.Tenant = name
+	who.Home, who.Tenant = who.tenant(), name
 	return who, nil
 }
 

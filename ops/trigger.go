@@ -118,15 +118,12 @@ func (o *Ops) wrap(ctx context.Context, who Who, request kernel.Create, known ma
 	if err := kernel.CheckCommand(request); err != nil {
 		return env, err
 	}
-	if err := who.sends(request); err != nil {
-		return env, err
-	}
-	if ahead := request.Due.Sub(o.Now()); ahead > kernel.MaxDelay {
+	if ahead := request.Due.Sub(o.Now()); ahead > kernel.MaxDelay { // here, too: one such item fails a bulk
 		return env, kernel.Invalid("due time %s is more than 5 years ahead", request.Due.Format("2006-01-02T15:04:05Z07:00"))
 	}
 	of, looked := known[request.Key]
 	if !looked {
-		of = o.target(ctx, who, request.Key) // checks the caller's scope, too: a bulk with one job outside it does nothing
+		of = o.target(ctx, who, request.Key)
 		known[request.Key] = of
 	}
 	if err = o.takes(of, request.Args); err != nil && request.Origin == kernel.FromRetry {
@@ -148,7 +145,7 @@ func (o *Ops) target(ctx context.Context, who Who, key jobs.Key) target {
 	if err != nil {
 		return target{refused: err}
 	}
-	if err := who.permits(d); err != nil {
+	if err := who.permits(d); err != nil { // here, too: a bulk with one job outside the scope does nothing
 		return target{refused: err}
 	}
 	if d.Policy.Disabled {
@@ -194,11 +191,11 @@ func (o *Ops) whole(ctx context.Context, run *kernel.Run) (*kernel.Run, error) {
 
 // Again starts a new run with the arguments of a finished one, or with others.
 func (o *Ops) Again(ctx context.Context, who Who, id jobs.ID, args []byte, idempotency string) (Created, error) {
-	if err := o.gate.permitsRun(ctx, who, who.tenant(), id); err != nil { // also if it cannot be run again
-		return Created{}, err
-	}
 	run, err := o.store.Run(ctx, who.tenant(), id)
 	if err != nil {
+		return Created{}, err
+	}
+	if err := o.permitsRun(ctx, who, run); err != nil { // also if it cannot be run again
 		return Created{}, err
 	}
 	if !run.State.Final() {

@@ -12,7 +12,7 @@ import (
 	"github.com/carillon-scheduler/carillon/ops"
 )
 
-var bob = ops.Who{Actor: "person:bob", Reason: "too often"}
+var bob = ops.Who{Actor: "person:bob", Reason: "too often", Role: ops.Admin}
 
 // edited makes a history: ann sets retries, bob the schedule and retries, ann takes the retries back.
 func edited(t *testing.T) *fixture {

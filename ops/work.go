@@ -50,17 +50,6 @@ func (o *Ops) checkWork(key jobs.Key, app string, s *kernel.Settings) error {
 	return nil
 }
 
-// oneWork refuses a job that defines in more than one way what it does.
-func oneWork(key jobs.Key, p *kernel.Policy) error {
-	switch http, exec := !kernel.NoWork(p.HTTP), !kernel.NoWork(p.Exec); {
-	case http && exec:
-		return kernel.Invalid("job %s has both http and exec: set one of them", key)
-	case p.Handler != "" && (http || exec):
-		return kernel.Invalid("job %s has both %s and the handler %s: set one of them", key, p.Work(), p.Handler)
-	}
-	return nil
-}
-
 // commandless explains that no online worker runs the command of a job; "" = one does, or the job is no command.
 func commandless(d *kernel.Definition, workers []Worker) string {
 	if d.Policy.Work() != kernel.WorkExec || slices.ContainsFunc(workers, func(w Worker) bool { return w.App == d.App && w.Serves(d) }) {

@@ -63,7 +63,7 @@ func guarded(t *testing.T) (s *scene, d *testAccess, tokens map[string]string) {
 	d = &testAccess{ops: o}
 	tokens = map[string]string{}
 	for _, role := range kernel.Roles() {
-		_, text, err := o.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: role + "-token", Role: role})
+		_, text, err := o.Grant(t.Context(), ops.Who{Actor: "test", Role: ops.Admin}, ops.NewToken{Name: role + "-token", Role: role})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -233,12 +233,12 @@ func TestEveryRouteHasARule(t *testing.T) {
 	// Sessions that have ended: by the logout, with their token, and one that was never begun.
 	ended := []string{s.signIn(tokens["admin"]), "", "session=default.AAAAAAAAAAAAAAAAAAAAAAAAAA"}
 	s.post("/logout", nil, "Cookie", ended[0])
-	revoked, text, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "revoked", Role: kernel.RoleAdmin})
+	revoked, text, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test", Role: ops.Admin}, ops.NewToken{Name: "revoked", Role: kernel.RoleAdmin})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended[1] = s.signIn(text)
-	if err := d.ops.Revoke(t.Context(), ops.Who{Actor: "test"}, revoked.ID); err != nil {
+	if err := d.ops.Revoke(t.Context(), ops.Who{Actor: "test", Role: ops.Admin}, revoked.ID); err != nil {
 		t.Fatal(err)
 	}
 	for _, route := range list {
@@ -389,7 +389,7 @@ func TestAudit(t *testing.T) {
 // name is in the path or in a form, and nothing of it can be changed.
 func TestTenantsAreApart(t *testing.T) {
 	s, d, _ := guarded(t)
-	_, token, err := d.ops.CreateTenant(t.Context(), ops.Who{Actor: "test"}, ops.NewTenant{Name: "other"})
+	_, token, err := d.ops.CreateTenant(t.Context(), ops.Who{Actor: "test", Role: ops.Admin}, ops.NewTenant{Name: "other"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -430,7 +430,7 @@ func TestTenantsAreApart(t *testing.T) {
 // Pages show an operator with a scope no button for other jobs, and refuse forms about them.
 func TestScope(t *testing.T) {
 	s, d, _ := guarded(t)
-	_, token, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "limited", Role: kernel.RoleOperator, Scope: kernel.Scope{Keys: []string{"app.n*"}}})
+	_, token, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test", Role: ops.Admin}, ops.NewToken{Name: "limited", Role: kernel.RoleOperator, Scope: kernel.Scope{Keys: []string{"app.n*"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -135,7 +135,7 @@ func TestAlarmsOfAScope(t *testing.T) {
 	raised(s)
 	s.declare(jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "app.own", Tags: []string{"mine"}}))
 	s.fail("app.own")
-	_, text, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test"}, ops.NewToken{Name: "own", Role: kernel.RoleOperator, Scope: kernel.Scope{Tags: []string{"mine"}}})
+	_, text, err := d.ops.Grant(t.Context(), ops.Who{Actor: "test", Role: ops.Admin}, ops.NewToken{Name: "own", Role: kernel.RoleOperator, Scope: kernel.Scope{Tags: []string{"mine"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,24 +24,24 @@ func TestStreamsOfOne(t *testing.T) {
 		}
 		return joined
 	}
-	ann, bob := ops.Who{Tenant: jobs.DefaultTenant, Actor: "person:ann"}, ops.Who{Tenant: jobs.DefaultTenant, Actor: "person:bob"}
+	ann, bob := ops.Who{Tenant: jobs.DefaultTenant, Actor: "person:ann", Role: ops.Admin}, ops.Who{Tenant: jobs.DefaultTenant, Actor: "person:bob", Role: ops.Admin}
 	if n := join(ann, 1000); n != 64 {
 		t.Errorf("one has %d streams", n)
 	}
 	if n := join(bob, 1); n != 1 {
 		t.Error("there is no place for another")
 	}
-	if n := join(ops.Who{Tenant: "acme", Actor: "person:ann"}, 1); n != 1 {
+	if n := join(ops.Who{Tenant: "acme", Actor: "person:ann", Role: ops.Admin}, 1); n != 1 {
 		t.Error("there is no place for one of the same name in another tenant")
 	}
 	acme := 1
 	for _, name := range strings.Fields("a b c d e f g h") { // a tenant has as many tokens as it likes
-		acme += join(ops.Who{Tenant: "acme", Actor: "person:" + name}, 1000)
+		acme += join(ops.Who{Tenant: "acme", Actor: "person:" + name, Role: ops.Admin}, 1000)
 	}
 	if acme != maxStreams/2 {
 		t.Errorf("one tenant has %d streams", acme)
 	}
-	if n := join(ops.Who{Actor: nameless}, 1000); n != maxStreams-65-acme {
+	if n := join(ops.Who{Actor: nameless, Role: ops.Admin}, 1000); n != maxStreams-65-acme {
 		t.Errorf("without authentication, %d have streams", n)
 	}
 	for _, leave := range leaves {

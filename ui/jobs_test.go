@@ -338,7 +338,7 @@ func TestDeleteForm(t *testing.T) {
 	answer, body = s.post("/jobs/app.work/delete", nil)
 	s.has("without a word about its runs", answer, body, 409, "choose to cancel them or to let them finish")
 	answer, body = s.post("/jobs/app.work/delete", url.Values{"runs": {"cancel"}, "revision": {"17"}})
-	s.has("of another revision", answer, body, 409, "read the job again")
+	s.has("of another revision", answer, body, 409, "read it and try again")
 	answer, _ = s.post("/jobs/app.work/delete", url.Values{"runs": {"cancel"}})
 	if to := answer.Header.Get("Location"); to != "/jobs?did=deleted" {
 		t.Fatalf("it leads to %q", to)
@@ -357,7 +357,7 @@ func TestVersionsPage(t *testing.T) {
 	s := newScene(t)
 	o := ops.New(ops.Config{Store: s.store})
 	for _, n := range []int{3, 5} {
-		who := ops.Who{Actor: "person:ann", Reason: fmt.Sprintf("<b>%d</b> are better", n)}
+		who := ops.Who{Actor: "person:ann", Reason: fmt.Sprintf("<b>%d</b> are better", n), Role: ops.Admin}
 		if _, err := o.Edit(t.Context(), who, kernel.Edit{Key: "app.nightly", Set: kernel.Settings{Retries: new(n)}}); err != nil {
 			t.Fatal(err)
 		}
@@ -390,7 +390,7 @@ func TestVersionsPage(t *testing.T) {
 // A job without code follows none: nothing on its pages would erase what only its edits say.
 func TestPagesOfAJobWithoutCode(t *testing.T) {
 	s := newScene(t)
-	o, who := ops.New(ops.Config{Store: s.store}), ops.Who{Actor: "person:ann"}
+	o, who := ops.New(ops.Config{Store: s.store}), ops.Who{Actor: "person:ann", Role: ops.Admin}
 	command := json.RawMessage(`{"argv":["/usr/bin/pg_dump"]}`)
 	w := ops.Wanted{Key: "db.backup", Kind: kernel.Recurring, App: "app",
 		Set: kernel.Settings{Schedule: new("@every 1h"), Exec: &command, Timeout: new(time.Minute)}}

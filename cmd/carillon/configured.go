@@ -18,7 +18,7 @@ import (
 // has them apart from those that users set, which override them until they are reset. A node whose configuration has
 // none leaves those of another node as they are.
 func (p *process) applyConfigured(ctx context.Context, s *embed.Scheduler) error {
-	who := ops.Who{Actor: "config:" + p.cfg.Node, Reason: "set in the configuration of this node"}
+	who := ops.Who{Actor: "config:" + p.cfg.Node, Reason: "set in the configuration of this node", Role: ops.Admin}
 	g, err := s.Ops().Settings(ctx, who)
 	if err != nil {
 		return fmt.Errorf("read the settings: %w", err)

@@ -74,12 +74,12 @@ func TestOverrulingSettingsAreLogged(t *testing.T) {
 	apply("n1", file, "")
 	apply("n2", kernel.File{}, "")
 	retries(3)
-	if _, err := s.Ops().Configure(t.Context(), ops.Who{Actor: "person:ann"}, kernel.Configure{Defaults: &kernel.Settings{Retries: new(5)}}, ""); err != nil {
+	if _, err := s.Ops().Configure(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, kernel.Configure{Defaults: &kernel.Settings{Retries: new(5)}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	apply("n1", file, "carillon settings reset NAME\" name=defaults.retries value=5 configured=3 actor=person:ann")
 	retries(5)
-	if _, err := s.Ops().Configure(t.Context(), ops.Who{Actor: "person:ann"}, kernel.Configure{Reset: []string{"defaults.retries"}}, ""); err != nil {
+	if _, err := s.Ops().Configure(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, kernel.Configure{Reset: []string{"defaults.retries"}}, ""); err != nil {
 		t.Fatal(err)
 	}
 	apply("n1", file, "")

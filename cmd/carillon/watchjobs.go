@@ -181,7 +181,7 @@ func (p *process) declare(ctx context.Context, s *embed.Scheduler, in *jobfile.C
 
 // declarer is who applies watched jobs.
 func (p *process) declarer() ops.Who {
-	return ops.Who{Actor: "config:" + p.cfg.Node, Reason: "stated in " + p.source()}
+	return ops.Who{Actor: "config:" + p.cfg.Node, Reason: "stated in " + p.source(), Role: ops.Admin}
 }
 
 // prune deletes jobs and calendars of the bundle that its files no longer name. Live runs of deleted jobs finish. A

@@ -222,7 +222,7 @@ func TestWatchedJobsArePruned(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Stop()
-	if _, err := s.Ops().Create(t.Context(), ops.Who{Actor: "person:ann"}, ops.Wanted{Key: "own", Kind: kernel.Triggered, App: "shop"}); err != nil {
+	if _, err := s.Ops().Create(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, ops.Wanted{Key: "own", Kind: kernel.Triggered, App: "shop"}); err != nil {
 		t.Fatal(err)
 	}
 	const bundle, other, closed = "bundle: shop\n", "- {key: shop.other, kind: triggered, app: shop}\n", "calendars: [{name: closed, rules: [SAT]}]\n"

@@ -19,7 +19,7 @@ import (
 )
 
 // person is the user in these tests.
-var person = ops.Who{Actor: "person:ann"}
+var person = ops.Who{Actor: "person:ann", Role: ops.Admin}
 
 func opsOf(c *bubble.System) *ops.Ops { return ops.New(ops.Config{Store: c.Store}) }
 

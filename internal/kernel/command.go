@@ -26,6 +26,7 @@ type Envelope struct {
 	Tenant  jobs.Tenant //
 	Actor   string      // the caller, such as "worker:w1", "person:ann", "leader"
 	Reason  string      // why, in the caller's text; recorded with the change
+	Sender  *Sender     // what the door that authenticated the caller knows; nil = the scheduler itself
 	At      time.Time
 	Command Command
 }
@@ -247,7 +248,7 @@ func (Refresh) Verb() Verb    { return VerbRefresh }
 func (Forget) Verb() Verb     { return VerbForget }
 func (Hand) Verb() Verb       { return VerbHand }
 
-// Check validates the tenant, the actor and the command.
+// Check validates the tenant, the actor, what the sender may send, and the command.
 func (e *Envelope) Check() error {
 	if e.Command == nil {
 		return Invalid("envelope %s carries no command", e.ID)
@@ -263,6 +264,12 @@ func (e *Envelope) Check() error {
 	}
 	if err := CheckText("reason", e.Reason); err != nil {
 		return err
+	}
+	if err := e.Sender.check(e); err != nil {
+		return err
+	}
+	if _, ok := e.Command.(FinalizeUpgrade); ok && e.Tenant != jobs.DefaultTenant {
+		return Refuse(jobs.Forbidden, "tenant %s may not finalize an upgrade: all tenants share the nodes", e.Tenant)
 	}
 	return CheckCommand(e.Command)
 }

@@ -23,6 +23,9 @@ type Annotate struct {
 	Note string
 }
 
+// Tests of upgrades are programs.
+func init() { maySend[VerbAnnotate] = programs }
+
 // Verb returns the verb of the command.
 func (Annotate) Verb() Verb { return VerbAnnotate }
 

@@ -1,8 +1,6 @@
 package kernel
 
 import (
-	"strings"
-
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
@@ -10,23 +8,6 @@ import (
 func CreateOf(r jobs.Request) Create {
 	return Create{ID: r.ID, Key: r.Key, Args: r.Args, Due: Instant(r.Due), Delay: r.Delay, Unique: r.Unique, UniqueFor: r.UniqueFor,
 		Idempotency: r.Idempotency, Origin: FromCode, Priority: r.Priority, Retries: r.Retries, Timeout: r.Timeout, StartWithin: r.StartWithin, Pin: r.Worker, Batch: r.Batch}
-}
-
-// CheckOutboxed returns why an envelope may not be in an outbox, or nil: a program that can write to that may request
-// runs, and nothing else.
-func (e *Envelope) CheckOutboxed() error {
-	k, ok := e.Command.(Create)
-	switch {
-	case !ok:
-		return Refuse(jobs.Forbidden, "the outbox takes requests for runs only, not %s", e.Command.Verb())
-	case k.Origin != "" && k.Origin != FromCode, !k.Parent.IsZero(), k.Total > 0, IsDerived(k.ID), e.Reason != "":
-		return Refuse(jobs.Forbidden, "the outbox takes requests of programs only: their runs have no parent, no reason and an ID of their own")
-	case !strings.HasPrefix(e.Actor, "client:"):
-		return Refuse(jobs.Forbidden, "the outbox takes requests of programs only: the actor %.60q is not like client:shop", e.Actor)
-	case SystemKey(k.Key):
-		return Refuse(jobs.Forbidden, "only the scheduler starts runs of %s", k.Key)
-	}
-	return nil
 }
 
 // View returns a run as programs see it.

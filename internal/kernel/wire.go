@@ -290,6 +290,9 @@ func wireEnvelope(c *coder, e, last *Envelope) {
 				same |= 1 << i
 			}
 		}
+		if !e.Sender.same(last.Sender) {
+			same |= newSender
+		}
 	}
 	c.uint(&same)
 	if same&1 == 0 {
@@ -312,8 +315,16 @@ func wireEnvelope(c *coder, e, last *Envelope) {
 	} else if c.reading {
 		e.At = last.At
 	}
+	if same&newSender != 0 {
+		some(c, &e.Sender, wireSender)
+	} else if c.reading {
+		e.Sender = last.Sender
+	}
 	c.row(func(c *coder) { wireCommand(c, &e.Command) })
 }
+
+// newSender is the bit of an envelope whose sender is another than that of the one before, or than nil.
+const newSender = 1 << 4
 
 func (c *coder) version() {
 	v := uint64(WireVersion)

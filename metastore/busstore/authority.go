@@ -6,9 +6,9 @@ import (
 	"github.com/carillon-scheduler/carillon/jobs"
 )
 
-// Which role may send which command and read what. Nodes may do everything, for all tenants, and may name the person
-// on whose behalf they act. A worker may do what its runs need, a client what a program that enqueues needs, both in
-// their own tenant and under their own name.
+// What the connection of a sender says about it, and what it may read. Nodes may do everything, for all tenants, and may
+// name the person on whose behalf they act. Which commands the others may send is decided by the rules
+// (kernel.Sender), for every way to the store alike.
 
 // roles is a set of roles other than node.
 type roles byte
@@ -29,74 +29,6 @@ func (r roles) have(role bus.Role) bool {
 		return r&clients != 0
 	}
 	return false
-}
-
-// mayCommand has a row for each command. A verb without a row is refused to all but nodes; a test fails then.
-var mayCommand = map[kernel.Verb]roles{
-	kernel.VerbRegister:   workers,
-	kernel.VerbEdit:       nodesOnly,
-	kernel.VerbPause:      nodesOnly,
-	kernel.VerbResume:     nodesOnly,
-	kernel.VerbCreate:     workers | clients,
-	kernel.VerbFire:       nodesOnly,
-	kernel.VerbRelease:    nodesOnly,
-	kernel.VerbStart:      nodesOnly,
-	kernel.VerbUnstart:    nodesOnly,
-	kernel.VerbFinish:     workers,
-	kernel.VerbReturned:   workers,
-	kernel.VerbCheckpoint: workers,
-	kernel.VerbExpire:     nodesOnly,
-	kernel.VerbCancel:     clients,
-	kernel.VerbConfigure:  nodesOnly,
-	kernel.VerbLead:       nodesOnly,
-	kernel.VerbRefresh:    nodesOnly,
-	kernel.VerbForget:     nodesOnly,
-	kernel.VerbHand:       nodesOnly,
-	kernel.VerbDelete:     nodesOnly,
-	kernel.VerbGrant:      nodesOnly,
-	kernel.VerbRevoke:     nodesOnly,
-	kernel.VerbSignIn:     nodesOnly,
-	kernel.VerbSignOut:    nodesOnly,
-	kernel.VerbTouch:      nodesOnly,
-	kernel.VerbPurgeAudit: nodesOnly,
-	kernel.VerbInvite:     nodesOnly,
-	kernel.VerbJoin:       nodesOnly,
-	kernel.VerbMembers:    nodesOnly,
-	kernel.VerbExpand:     nodesOnly,
-
-	kernel.VerbSetCalendar:  nodesOnly,
-	kernel.VerbDropCalendar: nodesOnly,
-	kernel.VerbDrain:        nodesOnly,
-	kernel.VerbMark:         nodesOnly,
-	kernel.VerbExpect:       workers,
-	kernel.VerbReport:       nodesOnly,
-	kernel.VerbPurge:        nodesOnly,
-	kernel.VerbBackfill:     nodesOnly,
-	kernel.VerbNotify:       workers,
-
-	kernel.VerbFinalizeUpgrade: nodesOnly,
-
-	kernel.VerbSetTenant:     nodesOnly,
-	kernel.VerbSuspendTenant: nodesOnly,
-	kernel.VerbDeleteTenant:  nodesOnly,
-	kernel.VerbDropTenant:    nodesOnly,
-	kernel.VerbLedgerKey:     nodesOnly,
-
-	kernel.VerbSetAlarmTarget:  nodesOnly,
-	kernel.VerbDropAlarmTarget: nodesOnly,
-	kernel.VerbSetAlarmRule:    nodesOnly,
-	kernel.VerbDropAlarmRule:   nodesOnly,
-	kernel.VerbRaiseAlarm:      nodesOnly,
-	kernel.VerbEndAlarm:        nodesOnly,
-	kernel.VerbSentAlarm:       nodesOnly,
-	kernel.VerbPurgeAlarms:     nodesOnly,
-
-	kernel.VerbExported: nodesOnly,
-	kernel.VerbDenied:   nodesOnly,
-
-	kernel.VerbCheckIn:    nodesOnly,
-	kernel.VerbOpenBatch:  workers | clients,
-	kernel.VerbCloseBatch: workers | clients,
 }
 
 // mayAsk has a row for each read. A worker reads the run it works on and the job it belongs to.
@@ -125,9 +57,22 @@ var mayAsk = map[verb]roles{
 	askAlarms:        nodesOnly,
 }
 
-// authorize refuses a command that from may not send, and signs one that it may: tenant, actor and origin come from
-// the connection, not from the envelope. Actor is from's, named once for many commands.
-func authorize(from bus.Principal, actor string, e *kernel.Envelope) error {
+// senderOf is what the rules know about a principal; nil is a node. A worker is limited to an app by own.
+func senderOf(from bus.Principal, own string) *kernel.Sender {
+	switch from.Role {
+	case bus.Node:
+		return nil
+	case bus.Worker:
+		return &kernel.Sender{As: kernel.AsWorker, App: own}
+	case bus.Client:
+		return &kernel.Sender{As: kernel.AsProgram}
+	}
+	return &kernel.Sender{As: kernel.AsUnknown}
+}
+
+// sign refuses a command that speaks for others than its connection does, and signs the others: tenant, actor, sender
+// and origin come from the connection, not from the envelope. Actor is from's, named once for many commands.
+func sign(from bus.Principal, actor string, as *kernel.Sender, e *kernel.Envelope) error {
 	if from.Role == bus.Node {
 		if e.Actor == "" {
 			e.Actor = actor
@@ -137,46 +82,22 @@ func authorize(from bus.Principal, actor string, e *kernel.Envelope) error {
 	if e.Command == nil {
 		return kernel.Invalid("envelope %s carries no command", e.ID)
 	}
-	if v := e.Command.Verb(); !mayCommand[v].have(from.Role) {
-		return kernel.Refuse(jobs.Forbidden, "%s may not send %s", actor, v)
-	}
 	if e.Tenant != from.Tenant {
 		return kernel.Refuse(jobs.Forbidden, "%s of tenant %s may not speak for tenant %.40q", actor, from.Tenant, e.Tenant)
 	}
-	e.Actor = actor
-	if k, ok := e.Command.(kernel.Create); ok {
-		origin := k.Origin
-		if err := programs(actor, &k); err != nil {
-			return err
+	e.Actor, e.Sender = actor, as
+	if k, ok := e.Command.(kernel.Create); ok { // rare; commands must stay cheap
+		origin := kernel.FromCode
+		if !k.Parent.IsZero() {
+			origin = kernel.FromParent
 		}
-		if k.Origin != origin { // rare; commands must stay cheap
+		if (k.Origin == "" || k.Origin == kernel.FromCode || k.Origin == kernel.FromParent) && k.Origin != origin {
+			k.Origin = origin
 			e.Command = k
 		}
 	}
 	if name := workerOf(e.Command); name != "" && !from.SpeaksFor(name) {
 		return kernel.Refuse(jobs.Forbidden, "%s may not speak for worker %.60q", actor, name)
-	}
-	return nil
-}
-
-// programs makes a run one of a program: it comes from code, or from a run that it names as its parent (see
-// server.parent). Runs that people request, and runs derived from others, come from nodes.
-func programs(actor string, k *kernel.Create) error {
-	switch k.Origin {
-	case "", kernel.FromCode, kernel.FromParent:
-	default:
-		return kernel.Refuse(jobs.Forbidden, "%s may not enqueue run %s with origin %.20q: runs that programs enqueue have the origin code or parent", actor, k.ID, string(k.Origin))
-	}
-	if kernel.SystemKey(k.Key) {
-		return kernel.Refuse(jobs.Forbidden, "%s may not enqueue run %s of %s: only the scheduler starts system jobs", actor, k.ID, k.Key)
-	}
-	k.Origin = kernel.FromCode
-	if !k.Parent.IsZero() {
-		k.Origin = kernel.FromParent
-	}
-	// The IDs of follow-up runs can be computed from a job or a run. A client could otherwise take one in advance.
-	if kernel.IsDerived(k.ID) {
-		return kernel.Refuse(jobs.Forbidden, "%s may not make run %s: IDs of version 8 are reserved for runs that Carillon derives from others; use jobs.NewID, and an idempotency key against duplicates", actor, k.ID)
 	}
 	return nil
 }

@@ -268,11 +268,11 @@ func TestReadsOfWhatHolds(t *testing.T) {
 		if took := time.Since(began); err != nil || d.App != "billing" || took < time.Second || took > time.Second+longestPause {
 			t.Errorf("%+v after %v (%v)", d, took, err)
 		}
-		// The lookup of a run's app is a read, too: only a store that is sure may report "not found".
+		// The lookup of a parent is a read, too: only a store that is sure may report that there is none.
 		began = time.Now()
-		late := kernel.Finish{ID: jobs.ID{7}, Worker: "billing", Attempt: 1, Outcome: kernel.OutcomeSuccess}
-		r := New(hub.As(worker), worker).Apply(t.Context(), []kernel.Envelope{{Command: late}})[0]
-		if took := time.Since(began); jobs.CodeOf(r.Err) != jobs.NotFound || took < time.Second {
+		child := kernel.Create{ID: jobs.ID{6}, Key: "charge", Parent: jobs.ID{7}}
+		r := New(hub.As(worker), worker).Apply(t.Context(), []kernel.Envelope{{Command: child}})[0]
+		if took := time.Since(began); jobs.CodeOf(r.Err) != jobs.Forbidden || took < time.Second {
 			t.Errorf("after %v: %v", took, r.Err)
 		}
 	})

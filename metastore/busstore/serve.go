@@ -56,6 +56,16 @@ func (s *server) refuse(what string, from bus.Principal, err error) {
 	s.episodes.Failed(slog.LevelWarn, from.Actor(), "request refused", "cause", what, "actor", from.Actor(), "tenant", from.Tenant, "err", err)
 }
 
+// forbidden logs one of the commands that the rules refused as forbidden.
+func (s *server) forbidden(from bus.Principal, answers []metastore.Result) {
+	for i := range answers {
+		if err := answers[i].Err; err != nil && from.Role != bus.Node && jobs.CodeOf(err) == jobs.Forbidden {
+			s.refuse("commands", from, err)
+			return
+		}
+	}
+}
+
 func (s *server) answer(ctx context.Context, from bus.Principal, request []byte) ([]byte, error) {
 	v, body, err := opened(request)
 	if err != nil {
@@ -104,6 +114,7 @@ func (s *server) apply(ctx context.Context, from bus.Principal, v verb, body []b
 		var allowed []kernel.Envelope
 		if refusals, allowed = s.judge(ctx, from, batch); len(allowed) > 0 {
 			answers = s.store.Apply(ctx, allowed)
+			s.forbidden(from, answers)
 		}
 	}
 	var room room
@@ -134,19 +145,19 @@ type unhurried struct{ context.Context }
 
 func (unhurried) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// judge returns the commands that from may send, and a refusal for each of the others; no refusals if there are none.
+// judge returns the commands that from may send as far as its connection and finished runs decide it, and a refusal for
+// each of the others; no refusals if there are none. The rest is decided in the commit.
 func (s *server) judge(ctx context.Context, from bus.Principal, batch []kernel.Envelope) (refusals []error, allowed []kernel.Envelope) {
 	actor := from.Actor()
+	own, unnamed := s.appOf(from)
+	as := senderOf(from, own)
 	var last, old error
 	var parent jobs.ID // the last that was looked up: most of a batch have the same
 	sure := s.Current == nil
 	for i := range batch {
-		err := authorize(from, actor, &batch[i])
+		err := cmp.Or(unnamed, sign(from, actor, as, &batch[i]))
 		if err == nil {
-			if err = s.ownApp(ctx, from, &batch[i]); err == nil {
-				err = s.parent(ctx, from, &batch[i], &parent)
-			}
-			if err != nil {
+			if err = s.parent(ctx, from, &batch[i], &parent); err != nil {
 				if !sure { // the rows that it was looked up in may be stale
 					sure, old = true, s.Current(ctx)
 				}
@@ -171,47 +182,9 @@ func (s *server) judge(ctx context.Context, from bus.Principal, batch []kernel.E
 	return refusals, allowed
 }
 
-// ownApp refuses commands of a worker about an app that is not its own.
-func (s *server) ownApp(ctx context.Context, from bus.Principal, e *kernel.Envelope) error {
-	own, err := s.appOf(from)
-	if err != nil || own == "" {
-		return err
-	}
-	switch k := e.Command.(type) {
-	case kernel.Register:
-		if k.App != own {
-			return kernel.Refuse(jobs.Forbidden, "%s belongs to app %s and may not register jobs of app %.60q", from.Actor(), own, k.App)
-		}
-		// A higher Version moves a job from app to app; a worker that is limited to one app may not take jobs from
-		// others.
-		if err := s.ownJob(ctx, from, own, k.Job.Key); jobs.CodeOf(err) != jobs.NotFound {
-			return err
-		}
-	case kernel.Create:
-		if err := s.ownJob(ctx, from, own, k.Key); err != nil || k.Batch.IsZero() {
-			return err
-		}
-		return s.ownBatch(ctx, from, own, k.Batch)
-	case kernel.OpenBatch:
-		return s.ownJob(ctx, from, own, k.Then)
-	case kernel.CloseBatch:
-		return s.ownBatch(ctx, from, own, k.ID)
-	case kernel.Finish:
-		return s.ownRun(ctx, from, own, k.ID)
-	case kernel.Returned:
-		return s.ownRun(ctx, from, own, k.ID)
-	case kernel.Checkpoint:
-		return s.ownRun(ctx, from, own, k.ID)
-	case kernel.Expect:
-		return s.ownRun(ctx, from, own, k.ID)
-	case kernel.Notify:
-		return s.ownRun(ctx, from, own, k.Run)
-	}
-	return nil
-}
-
 // parent refuses a run whose parent cannot have enqueued it: one that does not exist, or one of another app than the
-// worker's. A client may name any run of its tenant, since handlers enqueue through clients, too.
+// worker's. A client may name any run of its tenant, since handlers enqueue through clients, too. It is no check of the
+// commit, which does not know finished runs; no run changes its app, so nothing can come between.
 func (s *server) parent(ctx context.Context, from bus.Principal, e *kernel.Envelope, known *jobs.ID) error {
 	k, ok := e.Command.(kernel.Create)
 	if !ok || from.Role == bus.Node || k.Parent.IsZero() || k.Parent == *known {
@@ -240,23 +213,6 @@ func (s *server) ownJob(ctx context.Context, from bus.Principal, own string, key
 		err = kernel.Refuse(jobs.Forbidden, "%s belongs to app %s: job %s is of another", from.Actor(), own, key)
 	}
 	return err
-}
-
-// ownBatch refuses a batch at whose end a job of another app runs.
-func (s *server) ownBatch(ctx context.Context, from bus.Principal, own string, id jobs.ID) error {
-	list, err := s.store.Batches(ctx, metastore.BatchQuery{Tenant: from.Tenant, ID: id, Limit: 1})
-	if err != nil || len(list) == 0 {
-		return err
-	}
-	return s.ownJob(ctx, from, own, list[0].Then)
-}
-
-func (s *server) ownRun(ctx context.Context, from bus.Principal, own string, id jobs.ID) error {
-	run, err := s.store.Run(ctx, from.Tenant, id)
-	if err != nil {
-		return err
-	}
-	return ofApp(from, own, run)
 }
 
 // appOf is the app that from is limited to, "" for any.

@@ -140,7 +140,7 @@ func (s *Store) deliver(ctx context.Context, to metastore.Applier, p *pass) (n i
 	}
 	var done []any
 	var later error
-	for i, r := range metastore.Sieved(batch, (*kernel.Envelope).CheckOutboxed, func(batch []kernel.Envelope) []metastore.Result { return to.Apply(ctx, batch) }) {
+	for i, r := range metastore.Checked(batch, func(batch []kernel.Envelope) []metastore.Result { return to.Apply(ctx, batch) }) {
 		switch code := jobs.CodeOf(r.Err); {
 		case r.Err == nil:
 			done = append(done, ids[i])

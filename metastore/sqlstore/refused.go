@@ -27,7 +27,8 @@ const (
 
 var _ metastore.Outbox = (*Store)(nil)
 
-// decodeRequest decodes a row of the outbox.
+// decodeRequest decodes a row of the outbox. Whoever may write there is a program that requests runs, whatever sender
+// the row names.
 func decodeRequest(b []byte) (kernel.Envelope, error) {
 	one, err := kernel.DecodeSentEnvelopes(b)
 	if err == nil && len(one) != 1 {
@@ -36,6 +37,7 @@ func decodeRequest(b []byte) (kernel.Envelope, error) {
 	if err != nil {
 		return kernel.Envelope{}, err
 	}
+	one[0].Sender = &kernel.Sender{As: kernel.AsOutbox}
 	return one[0], nil
 }
 

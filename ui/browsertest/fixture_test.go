@@ -25,7 +25,7 @@ type fixture struct {
 }
 
 // ann is who acts beside the browser.
-var ann = ops.Who{Actor: "person:ann"}
+var ann = ops.Who{Actor: "person:ann", Role: ops.Admin}
 
 // payment is what shop.charge wants to know.
 type payment struct {

@@ -44,7 +44,7 @@ func TestWorkersRegisterNoHTTPJobs(t *testing.T) {
 	if status != http.StatusUnprocessableEntity || !strings.Contains(text, "http") || !strings.Contains(text, "innocent") {
 		t.Errorf("the registration is answered with %d %s", status, text)
 	}
-	if _, err := p.s.Ops().Trigger(t.Context(), ops.Who{Actor: "person:ann"}, kernel.Create{Key: "innocent"}); err == nil {
+	if _, err := p.s.Ops().Trigger(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, kernel.Create{Key: "innocent"}); err == nil {
 		p.until("the request is made", func() bool { return len(p.got()) > 0 })
 		t.Errorf("the server sent %v", p.got()[0].header["X-Stolen"])
 	}

@@ -82,7 +82,7 @@ func TestUndeliverableNotificationsAreRefused(t *testing.T) {
 		`{"url":"FAR/n?q=${responses[1].a}"}`:                         "http: notification[0].url: ${responses[1].a}: there are at most 1 responses",
 	} {
 		spec := json.RawMessage(strings.ReplaceAll(`{"request":[{"url":"FAR/x"}],"notification":[`+note+`]}`, "FAR", p.far.URL))
-		_, err := p.s.Ops().Create(t.Context(), ops.Who{}, ops.Wanted{Key: "never", Kind: kernel.Triggered, App: httpjob.App, Set: kernel.Settings{HTTP: &spec}})
+		_, err := p.s.Ops().Create(t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, ops.Wanted{Key: "never", Kind: kernel.Triggered, App: httpjob.App, Set: kernel.Settings{HTTP: &spec}})
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", note, err, want)
 		}

@@ -122,7 +122,7 @@ func (p *site) make(key jobs.Key, spec string, more kernel.Settings) {
 	p.t.Helper()
 	more.HTTP = new(json.RawMessage(strings.ReplaceAll(spec, "FAR", p.far.URL)))
 	p.until("a node leads", func() bool { return p.s.Ready(p.t.Context()) == nil })
-	if _, err := p.s.Ops().Create(p.t.Context(), ops.Who{Actor: "person:ann"}, ops.Wanted{Key: key, Kind: kernel.Triggered, App: httpjob.App, Set: more}); err != nil {
+	if _, err := p.s.Ops().Create(p.t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, ops.Wanted{Key: key, Kind: kernel.Triggered, App: httpjob.App, Set: more}); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -140,7 +140,7 @@ func (p *site) begin(key jobs.Key, args string) jobs.ID {
 	if args != "" {
 		k.Args = []byte(args)
 	}
-	if _, err := p.s.Ops().Trigger(p.t.Context(), ops.Who{Actor: "person:ann"}, k); err != nil {
+	if _, err := p.s.Ops().Trigger(p.t.Context(), ops.Who{Actor: "person:ann", Role: ops.Admin}, k); err != nil {
 		p.t.Fatal(err)
 	}
 	return id
