@@ -286,7 +286,8 @@ func (w *holding) calm() {
 // the leader dies with that commit, and in the end no run is left.
 func TestHeldRunsAgainstWhatHoldsThem(t *testing.T) {
 	reached := map[string]int{}
-	for seed := range uint64(tests.Size(8, 60, 1000)) {
+	lives := uint64(tests.Size(8, 60, 1000))
+	for seed := range lives {
 		synctest.Test(t, func(t *testing.T) {
 			h := newFixture(t)
 			defer h.close()
@@ -324,7 +325,7 @@ func TestHeldRunsAgainstWhatHoldsThem(t *testing.T) {
 	}
 	for _, what := range []string{"held by paused", "held by debug", "ended without a leader", "deleted",
 		"paused Skipped", "paused Cancelled", "paused New", "debug Cancelled", "debug New"} {
-		if reached[what] == 0 {
+		if reached[what] == 0 && lives >= 60 { // few lives may miss one
 			t.Errorf("%q was not reached: the test tests little (%v)", what, reached)
 		}
 	}
