@@ -38,8 +38,10 @@ func newFixture(t *testing.T) *fixture {
 }
 
 // newStore is a fixture whose API is still to be made, which takes longer than anything else in it.
-func newStore(t *testing.T) *fixture {
-	d := &fixture{t: t, store: memstore.Open(memstore.Config{})}
+func newStore(t *testing.T) *fixture { return newStoreAt(t, time.Now) }
+
+func newStoreAt(t *testing.T, now func() time.Time) *fixture {
+	d := &fixture{t: t, store: &metastore.Local{Engine: memstore.New(memstore.Config{}), Now: now}}
 	for _, j := range []jobs.Job{
 		jobs.NewTriggered(jobs.TriggeredFunc[struct{}](func(context.Context, struct{}) error { return nil }), jobs.Options{Key: "billing.charge"}),
 		jobs.NewRecurring(jobs.RecurringFunc(func(context.Context) error { return nil }), jobs.Options{Key: "billing.close-day", Cron: "0 30 2 * * *"}),

@@ -25,8 +25,9 @@ var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 // newDated is a fixture where it is always noon.
 func newDated(t *testing.T) *fixture {
-	d := newStore(t)
-	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, Now: func() time.Time { return noon }, ForecastWork: time.Minute})})
+	now := func() time.Time { return noon }
+	d := newStoreAt(t, now)
+	d.Handler = api.New(api.Config{Ops: ops.New(ops.Config{Store: d.store, Now: now, ForecastWork: time.Minute})})
 	return d
 }
 

@@ -171,21 +171,29 @@ func (o *Ops) job(d *kernel.Definition, g *kernel.Global, next int) Job {
 	for _, name := range when.Missing {
 		job.Warnings = append(job.Warnings, fmt.Sprintf("there is no calendar %s: it excludes nothing", name))
 	}
-	now := o.Now()
+	from := undecided(d, o.Now())
 	if d.Waits() {
 		return job // the next due time counts from the end of its run
 	}
-	job.Next = ahead(when, now, next)
+	job.Next = ahead(when, from, next)
 	if d.FixedDelay() && len(job.Next) > 1 {
 		job.Next = job.Next[:1] // later ones count from runs that have not begun
 	}
-	if _, more := when.Schedule.Next(now); !more && len(d.Undecided) == 0 {
+	if _, more := when.Schedule.Next(from); !more && len(d.Undecided) == 0 {
 		job.Finished = true
 	}
 	if len(job.Next) > 0 {
 		job.Silent = Silence(d, g, job.Next[0])
 	}
 	return job
+}
+
+// undecided returns the time after which due times of a job are still to come: runs of earlier ones may have begun early.
+func undecided(d *kernel.Definition, now time.Time) time.Time {
+	if since := d.Since(); since.After(now) {
+		return since
+	}
+	return now
 }
 
 // ahead lists the next n due times.

@@ -36,6 +36,7 @@ func (o *Ops) next(d *kernel.Definition, g *kernel.Global, now time.Time) (time.
 	if d.Waits() {
 		return time.Time{}, nil
 	}
+	now = undecided(d, now)
 	s := &o.dues
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -54,6 +54,19 @@ func TestSoon(t *testing.T) {
 		soon("at.2 01:25", "at.3 01:35", "at.4 02:01")
 		apply(kernel.Resume{Key: "at.1"})
 		soon("at.1 01:15", "at.2 01:25", "at.3 01:35")
+		early := 20 * time.Minute // its run of 01:25 begins at 01:10
+		apply(kernel.Lead{Term: 1})
+		apply(kernel.Edit{Key: "at.2", Set: kernel.Settings{Early: &early}})
+		d, err := store.Definition(t.Context(), jobs.DefaultTenant, "at.2")
+		if err != nil {
+			t.Fatal(err)
+		}
+		due := time.Now().Add(15 * time.Minute)
+		apply(kernel.Fire{Key: d.Key, Job: d.UID, Revision: d.Revision, Term: 1, From: d.Since(), To: due, Due: []time.Time{due}})
+		soon("at.1 01:15", "at.3 01:35", "at.4 02:01")
+		if job, err := o.Job(t.Context(), ops.Who{}, d.Key, 1); err != nil || !job.Next[0].Equal(due.Add(time.Hour)) {
+			t.Errorf("the next run of a job whose run has begun early is shown at %v: %v", job.Next, err)
+		}
 		apply(kernel.Configure{RecurringDebug: new(true)})
 		soon()
 	})
