@@ -26,6 +26,7 @@ type holding struct {
 	seed     uint64
 	declared map[jobs.Key]kernel.Declaration
 	mu       sync.Mutex
+	luck     *rand.Rand // of handlers
 	reached  map[string]int
 }
 
@@ -39,7 +40,7 @@ func (w *holding) work(o jobs.Options) jobs.Job {
 	do := func(ctx context.Context) error {
 		w.begins(jobs.Attempt(ctx).Run)
 		w.mu.Lock()
-		takes, fails := time.Duration(w.rnd.IntN(12))*time.Second, w.rnd.IntN(5) == 0
+		takes, fails := time.Duration(w.luck.IntN(12))*time.Second, w.luck.IntN(5) == 0
 		w.mu.Unlock()
 		select {
 		case <-time.After(takes):
@@ -291,7 +292,7 @@ func TestHeldRunsAgainstWhatHoldsThem(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := newFixture(t)
 			defer h.close()
-			w := &holding{fixture: h, rnd: rand.New(rand.NewPCG(seed, 12)), seed: seed, declared: map[jobs.Key]kernel.Declaration{}, reached: reached}
+			w := &holding{fixture: h, rnd: rand.New(rand.NewPCG(seed, 12)), luck: rand.New(rand.NewPCG(seed, 13)), seed: seed, declared: map[jobs.Key]kernel.Declaration{}, reached: reached}
 			shared := []jobs.Limit{{Name: "shared", Max: 2}}
 			list := []jobs.Job{
 				w.work(jobs.Options{Key: "limited", MaxConcurrency: 1, OnSuccess: []string{"follower"}}),

@@ -81,7 +81,9 @@ func TestS3_17BroadcastByScheduleAndOnePartAgain(t *testing.T) {
 			return nil
 		}), jobs.Options{Key: "clean", Cron: "0 0 * * * *", Route: jobs.RouteBroadcast})
 		stops := h.fleet("ab", worker.Config{}, job)
+		r.mu.Lock()
 		failing = "b"
+		r.mu.Unlock()
 		time.Sleep(time.Hour + time.Second)
 		if got := r.parted(); got != "a:0/2 b:1/2" {
 			t.Errorf("ran %s", got)
