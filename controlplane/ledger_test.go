@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -322,8 +323,16 @@ func TestTriggeredDebugHoldsScheduledRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newFixture(t)
 		defer h.close()
+		var mu sync.Mutex
 		var order []string
+		ran := func() []string {
+			mu.Lock()
+			defer mu.Unlock()
+			return slices.Clone(order)
+		}
 		h.worker(worker.Config{Slots: 1}, jobs.NewTriggered(jobs.TriggeredFunc[charge](func(_ context.Context, a charge) error {
+			mu.Lock()
+			defer mu.Unlock()
 			order = append(order, a.Customer)
 			return nil
 		}), jobs.Options{Key: "charge", MaxConcurrency: 1}))
@@ -343,8 +352,8 @@ func TestTriggeredDebugHoldsScheduledRuns(t *testing.T) {
 		h.must(kernel.Create{ID: jobs.NewID(time.Now()), Key: "charge", Args: []byte(`{"customer":"manual"}`), Origin: kernel.FromPerson})
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		if !slices.Equal(order, []string{"manual"}) {
-			t.Errorf("ran %v while debug mode was on", order)
+		if got := ran(); !slices.Equal(got, []string{"manual"}) {
+			t.Errorf("ran %v while debug mode was on", got)
 		}
 		if run := h.run(held); run.State != jobs.Scheduled || run.Cause != kernel.ByDebug {
 			t.Errorf("a held run is %s (%s)", run.State, run.Cause)
@@ -357,8 +366,8 @@ func TestTriggeredDebugHoldsScheduledRuns(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if len(order) != 3 {
-			t.Errorf("after the release %v have run", order)
+		if got := ran(); len(got) != 3 {
+			t.Errorf("after the release %v have run", got)
 		}
 		time.Sleep(20 * time.Minute)
 		synctest.Wait()
