@@ -12,7 +12,7 @@ dev *args:
 cluster *args:
     go run ./cmd/carillon dev --nodes 3 {{args}}
 
-# the tests that need nothing but Go (100 CPU seconds after the first build)
+# the tests that need nothing but Go (90 CPU seconds after the first build)
 test:
     go test ./...
 

@@ -19,7 +19,7 @@ import (
 
 func main() {
 	build := flag.Float64("build", 560, "most CPU seconds of builds")
-	tests := flag.Float64("tests", 130, "most CPU seconds of tests")
+	tests := flag.Float64("tests", 120, "most CPU seconds of tests")
 	to := flag.String("play", "", "play one test program, and append its CPU seconds to this `file`")
 	flag.Parse()
 	if *to != "" {
