@@ -7,9 +7,8 @@ import (
 	"unicode"
 )
 
-// Visible writes characters that nobody sees, but that act on what shows them, as escapes: control characters, and those
-// without a width, such as marks of writing direction. Whatever a caller wrote is shown through it; line breaks and tabs
-// stay.
+// Visible writes invisible characters that act on terminals and pages as escapes: control characters, and those without
+// a width, such as marks of writing direction. All text of callers is shown through it; line breaks and tabs stay.
 func Visible(s string) string {
 	if strings.IndexFunc(s, acts) < 0 {
 		return s

@@ -27,8 +27,7 @@ const (
 
 var _ metastore.Outbox = (*Store)(nil)
 
-// decodeRequest decodes a row of the outbox. Whoever may write there is a program that requests runs, whatever sender
-// the row names.
+// decodeRequest decodes a row of the outbox. Its sender is a program that requests runs, even if the row names another.
 func decodeRequest(b []byte) (kernel.Envelope, error) {
 	one, err := kernel.DecodeSentEnvelopes(b)
 	if err == nil && len(one) != 1 {
